@@ -1,5 +1,6 @@
 """Coordinator, classifier, validator, synthesizer: what they may say, and what becomes of it when they say something else."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,6 +185,36 @@ async def test_a_judge_of_the_same_model_as_the_worker_is_recorded_as_such() -> 
         made = desk(worker, judge, settings={"roles": {"default": "worker", **roles}})
         ended = await made.run(plan=plan(task("a")))
         assert one(made.entries(ended.run, "task.judged")).data["same_model"] is same
+
+
+@pytest.mark.parametrize(
+    ("worker", "judge", "same"),
+    [
+        ({"argv": ["A"]}, {"argv": ["A"], "timeout_s": 9}, True),
+        ({"argv": ["A", "--model", "x"]}, {"argv": ["A", "--model", "y"]}, False),
+        ({"argv": ["A"], "set_env": {"MODEL": "x"}}, {"argv": ["A"], "set_env": {"MODEL": "y"}}, False),
+        ({"argv": ["A"], "model": "x"}, {"argv": ["A"], "model": "y"}, False),
+        ({"argv": ["A"], "model": "x"}, {"argv": ["A", "again"], "model": "x"}, True),
+        ({"argv": ["A"]}, {"argv": ["B"], "model": "A"}, False),
+    ],
+)
+async def test_programs_are_one_model_where_the_same_is_asked(
+    tmp_path: Path, worker: dict[str, Any], judge: dict[str, Any], same: bool
+) -> None:
+    """Programs of one name, as `python3`, say nothing of the model behind them."""
+
+    def table(how: dict[str, Any]) -> dict[str, Any]:
+        program, *words = how["argv"]
+        return {**how, "kind": "command", "argv": [str(tmp_path / program), *words]}
+
+    for name in "AB":
+        (tmp_path / name).write_text('#!/bin/sh\ncat >/dev/null\necho \'{"ok": true, "score": 1, "reasons": ""}\'\n')
+        (tmp_path / name).chmod(0o755)
+    roles = {"default": "worker", "validator": "judge"}
+    made = desk(settings={"providers": {"worker": table(worker), "judge": table(judge)}, "roles": roles})
+    ended = await made.run(plan=plan(task("a")))
+    assert one(made.entries(ended.run, "task.judged")).data["same_model"] is same
+    await made.pool.close()
 
 
 async def test_every_call_of_every_role_is_on_the_record_with_its_exact_prompt_and_template() -> None:

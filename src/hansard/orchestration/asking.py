@@ -142,6 +142,18 @@ class Asker:
             provider=found, name=name, model=asked, model_name=said, argv=described.get("argv"), convenes=convenes
         )
 
+    def who_answered(self, target: Target, completion: Completion) -> object:
+        """What two answers have in common that are of one model: its name, and where nobody names any, all that was asked: a
+        program with its words and what it is told in its environment, or a server.
+        """
+        described, table = target.provider.describe(), self.config.providers.get(target.provider.id, {})
+        # Where a program names no model, its own name stands in that place.
+        is_program = target.argv is not None and not (target.model or table.get("model"))
+        if completion.returned_model not in ("", "default") and not is_program:
+            return completion.returned_model
+        asked = (described.get("program"), described.get("base_url"), target.argv)
+        return described.get("kind"), *asked, table.get("set_env"), None if any(asked) else target.provider.id
+
     def reserve(self, exchange: Exchange, target: Target, lane: str | None) -> list[tuple[Purse, Reserved]]:
         """Set aside what a call may cost, in the run's purse and the lane's. Breach when either says no."""
         price = self.config.prices.get(target.name)

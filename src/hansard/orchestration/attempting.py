@@ -223,7 +223,8 @@ class Attempts:
             # It failed in passing, and the next try never came.
             return at._replace(causes=(last.returned,))
         answer = self._recorded_answer(last, task.id)
-        return at._replace(judged=await self._judge(task, last.number, answer, result=last.returned))
+        target = self._asker.target(at.rung.target)
+        return at._replace(judged=await self._judge(task, last.number, target, answer, result=last.returned))
 
     def _stands(self, id: str, last: Attempt, judged: int) -> Judged:
         """A result that passed, and that was built on what there is now."""
@@ -317,7 +318,7 @@ class Attempts:
                 return self._swallowed(task, number, attempted)
             pause = self._asker.pause_s(completion, made, f"{task.id}|{at.rung.name}")
             if pause is None:
-                return await self._judge(task, number, completion, attempted=attempted)
+                return await self._judge(task, number, ready.target, completion, attempted=attempted)
             step = Step(returned(task.id, number, completion), actor(task), [attempted])
             [recorded] = await self._journal.record_all([step])
             causes, ready, attempted = (recorded.seq,), None, None
@@ -345,6 +346,7 @@ class Attempts:
         self,
         task: Task,
         number: int,
+        target: Target,
         completion: Completion,
         *,
         attempted: int | None = None,
@@ -366,12 +368,13 @@ class Attempts:
         steps = () if asks else (*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause))
         reasons, text = "" if ok else _reasons(findings), Kept.of(seen(completion.text), self._keep)
         judged = Judged(ok, reasons, text, number, steps=steps, returned=result)
-        return await self._ask_validator(task, judged, completion, findings, ahead, cause) if asks else judged
+        return await self._ask_validator(task, judged, target, completion, findings, ahead, cause) if asks else judged
 
     async def _ask_validator(
         self,
         task: Task,
         judged: Judged,
+        target: Target,
         completion: Completion,
         findings: Sequence[Finding],
         ahead: Sequence[Step],
@@ -385,8 +388,10 @@ class Attempts:
 
         def then(verdict: Verdict, judge: Completion) -> list[Step]:
             found = [*findings, Finding(check="validator", ok=verdict.ok, detail=verdict.reasons)]
-            same = judge.returned_model == completion.returned_model
-            by = "panel" if is_panel(self._config.role("validator")) else "model"
+            named = self._config.role("validator")
+            judged_by = self._asker.who_answered(self._asker.target(named), judge)
+            same = judged_by == self._asker.who_answered(target, completion)
+            by = "panel" if is_panel(named) else "model"
             step = _verdict(task, number, found, ok=verdict.ok, by=by, cause=Within(0), same=same)
             return [step._replace(fact=replace(step.fact, score_ppm=verdict.score_ppm))]  # type: ignore[call-arg]
 
