@@ -41,6 +41,16 @@ def event(kind: str, ts: int = 0, texts: dict[str, str] | None = None, **data: A
 def test_every_word_stands_apart_from_what_it_is_about() -> None:
     told = narrate.line(event("task.returned", task="schema", ok=False, error="network"))
     assert told == "came to naught schema network"
+    paused = event("task.returned", task="schema", ok=False, error="rate_limit", pause_us=61_000_000)
+    assert narrate.line(paused) == "came to naught schema rate_limit (again in 1 min 01 s)"
+    of: tuple[tuple[str, dict[str, Any], str], ...] = (
+        ("role.answered", {"role": "validator"}, "the validator"),
+        ("turn.failed", {"agent": "ada"}, "ada"),
+    )
+    for kind, who, said in of:
+        told = narrate.line(event(kind, ok=False, error="rate_limit", pause_us=2_500_000, **who))
+        assert told == f"waits       2.5 s before {said} is asked again: rate_limit"
+        assert narrate.line(event(kind, ok=False, error="rate_limit", **who)) is None
 
 
 @pytest.mark.parametrize(
@@ -178,6 +188,25 @@ def test_a_picture_shows_waves_states_rungs_and_the_budget() -> None:
     assert any("↑ capable" in line and "climbs" in line for line in lines)
     assert "2 of 4 calls ━" in lines[-1]
     assert "$4.00 of $10.00 ━" in lines[-1]
+
+
+def test_a_picture_says_who_waits_how_long_and_why() -> None:
+    """Nothing else happens meanwhile, for a minute or more."""
+    failed = {"ok": False, "error": "rate_limit", **SPENT}
+    worker = [*story()[:5], event("task.returned", 2_000_000, task="schema", pause_us=60_000_000, **failed)]
+    assert "failed in passing" in (said := drawn(board(worker), width=200))
+    assert "rate_limit, again in 58.0 s" in said
+    asked = event(
+        "task.attempted", 62_000_000, task="schema", lane="backend", provider="p", model="m", attempt=2, rung="cheap"
+    )
+    assert "again in" not in drawn(board([*worker, asked]), width=200)
+    judge = [*story()[:7], event("role.answered", role="validator", pause_us=61_000_000, **failed)]
+    assert "1 min 01 s before the validator is asked again: rate_limit" in drawn(board(judge), width=200)
+    assert "asked again" not in drawn(board([*judge, story()[6]]), width=200)
+    turn = event(
+        "turn.failed", agent="ada", error="rate_limit", prompt_tokens=1, completion_tokens=0, pause_us=5_000_000
+    )
+    assert "5.0 s before ada is asked again: rate_limit" in drawn(board([*story()[:5], turn]), width=200)
 
 
 def test_a_picture_says_that_not_all_of_the_money_is_known() -> None:

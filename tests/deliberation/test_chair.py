@@ -50,6 +50,7 @@ from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted
 from hansard.providers.secrets import Secrets
 from hansard.record.history import fold
+from hansard.store.base import Query
 
 requirement = pytest.mark.requirement
 ROUND = [turn(), turn(), turn(), verdict("finalize"), synthesis()]
@@ -439,10 +440,13 @@ async def test_pauses_grow_with_full_jitter_and_never_exceed_the_time_that_is_le
 
     clock = replace(pinned(seed=7), sleep=sleep)
     failing = [fails("network")] * 9
-    await Room().hold(config(per_agent_retry_budget=8), failing, pins=clock)
+    room = Room()
+    await room.hold(config(per_agent_retry_budget=8), failing, pins=clock)
     assert len(slept) == 8
     assert all(0 <= pause <= min(30.0, 0.5 * 2**made) for made, pause in enumerate(slept))
     again = list(slept)
+    said = [entry.data.get("pause_us", 0) for entry in room.store.select(Query(kind="turn.failed"))]
+    assert [each for each in said if each] == [round(each * 1_000_000) for each in slept]
     slept.clear()
     await Room().hold(config(per_agent_retry_budget=8), failing, pins=clock)
     assert slept == again

@@ -60,7 +60,10 @@ async def test_a_failure_that_passes_by_itself_costs_a_try_and_not_a_rung() -> N
     made = desk(Answers(lambda _: said.pop(0)))
     ended = await made.run(plan=plan(task("a")), wishes=CHECKS)
     assert ended.state == "answered"
-    assert [each.data["ok"] for each in made.entries(ended.run, "task.returned")] == [False, False, True]
+    returned = made.entries(ended.run, "task.returned")
+    assert [each.data["ok"] for each in returned] == [False, False, True]
+    # Whoever looks on is told how long nothing happens.
+    assert [each.data.get("pause_us", 0) > 0 for each in returned] == [True, True, False]
     assert len(made.entries(ended.run, "task.judged")) == 1
 
 

@@ -176,7 +176,8 @@ class Chair:
         called = await self._call(ask, self._setting.providers[self._agents[ask.agent].provider], exchange, prompt)
         reading = self._reading()
         step = self._stopped or self.machine.send(heard(called.completion, called.usage, called.spent, reading))
-        self._minutes.heard(called, ask, step, reading.elapsed_us)
+        pause_s = self._pause_s(step.move) if isinstance(step.move, Pause) else None
+        self._minutes.heard(called, ask, step, reading.elapsed_us, pause_s)
         return step
 
     def _count(self, used: Usage) -> Failure | None:
@@ -267,17 +268,21 @@ class Chair:
         finally:
             self._calling = False
 
-    async def _rest(self, pause: Pause) -> None:
-        """Wait before the next attempt, no longer than the session has time, and not at all once it is cancelled."""
+    def _pause_s(self, pause: Pause) -> float | None:
+        """How long to wait before the next attempt, no longer than the session has time."""
         state = self.machine.state
         left_s = (state.rules.max_wallclock_us - self._pins.elapsed_us() + GRACE_US) / 1_000_000
         why = self.last.failure if self.last else None
-        pause_s = Retries(retries=pause.made).pause_s(
+        return Retries(retries=pause.made).pause_s(
             why or failure(pause.failed.kind, pause.failed.message),
             pause.made,
             random=self._pins.jitter(state.calls),
             remaining_s=max(left_s, 0.0),
         )
+
+    async def _rest(self, pause: Pause) -> None:
+        """Wait before the next attempt, and not at all once the session is cancelled."""
+        pause_s = self._pause_s(pause)
         if not pause_s:
             return
         await self._minutes.flush()

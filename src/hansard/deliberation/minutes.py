@@ -140,16 +140,18 @@ class Minutes:
         self._waiting.append(Step(fact, ACTOR, causes or (self._newest(),)))
         return (await self.flush())[-1]
 
-    def failed(self, called: Called, ask: Ask, elapsed_us: int, ended: str | None) -> None:
+    def failed(
+        self, called: Called, ask: Ask, elapsed_us: int, ended: str | None, pause_s: float | None = None
+    ) -> None:
         """A call that has led to nothing. `ended` is why the session is over, where it ended behind it."""
-        self._waiting.append(Step(_failed(called, ask, elapsed_us, ended), ACTOR, called.causes))
+        self._waiting.append(Step(_failed(called, ask, elapsed_us, ended, pause_s), ACTOR, called.causes))
 
-    def heard(self, called: Called, ask: Ask, moved: Moved, elapsed_us: int) -> None:
-        """What came back, and every message that follows from it."""
+    def heard(self, called: Called, ask: Ask, moved: Moved, elapsed_us: int, pause_s: float | None = None) -> None:
+        """What came back, and every message that follows from it, or the pause before it is tried again."""
         became = called.completion.ok and any(draft.usage is not None for draft in moved.appended)
         if not became:
             stop = moved.move.reason if isinstance(moved.move, Stopped) else None
-            self.failed(called, ask, elapsed_us, stop)
+            self.failed(called, ask, elapsed_us, stop, pause_s)
         self._follow(moved, called if became else None, elapsed_us)
 
     async def ended(self, session: str, outcome: Stopped | Synthesized, rounds: int, artifact: bytes) -> Recorded[Fact]:
@@ -253,7 +255,7 @@ _ENDED: Mapping[str | None, ErrorKind] = {
 """What a good answer has failed with that came to nothing, by why the session is over."""
 
 
-def _failed(called: Called, ask: Ask, elapsed_us: int, ended: str | None) -> TurnFailed:
+def _failed(called: Called, ask: Ask, elapsed_us: int, ended: str | None, pause_s: float | None) -> TurnFailed:
     """An answer that came and may not become a message, because a cap is breached, has failed like any other."""
     why, used = called.completion.failure, called.used
     kind: ErrorKind = why.kind if why else _ENDED.get(ended, "internal")
@@ -265,5 +267,6 @@ def _failed(called: Called, ask: Ask, elapsed_us: int, ended: str | None) -> Tur
         **_spent(called),
         elapsed_us=elapsed_us,
         calls=None if called.calls else 0,
+        pause_us=round(pause_s * 1_000_000) if pause_s else None,
         result=as_body(called.completion, used.as_data()),
     )

@@ -150,7 +150,7 @@ class ToolsReturned(Fact):
 class TurnFailed(Fact):
     """An attempt that gave no usable turn, with what it cost all the same, besides what `tools.called` counts.
 
-    `calls` is 0 where no model was asked since; otherwise the attempt is one call.
+    `calls` is 0 where no model was asked since; otherwise the attempt is one call. `pause_us`: the pause before the next one.
     """
 
     KIND: ClassVar[str] = "turn.failed"
@@ -166,6 +166,7 @@ class TurnFailed(Fact):
     elapsed_us: int
     cost_basis: CostBasis | None = None
     calls: int | None = None
+    pause_us: int | None = None
     result: Body
 
 

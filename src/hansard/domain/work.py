@@ -155,7 +155,7 @@ class TaskAttempted(Fact):
 @value
 class TaskReturned(Fact):
     """What came back for an attempt, good or bad, with what it cost. `elapsed_us`, where the run's seconds are limited: how long
-    its drivers have worked on it so far.
+    its drivers have worked on it so far. `pause_us`: the pause before another attempt, where the server failed in passing.
     """
 
     KIND: ClassVar[str] = "task.returned"
@@ -176,6 +176,7 @@ class TaskReturned(Fact):
     latency_us: int
     exit_code: int | None = None
     elapsed_us: int | None = None
+    pause_us: int | None = None
     output: Body
     stderr: Body | None = None
     raw: Body | None = None
@@ -285,7 +286,7 @@ class RoleAsked(Fact):
 
 @value
 class RoleAnswered(Fact):
-    """What a control role said, and whether it parsed. `elapsed_us` as of `task.returned`."""
+    """What a control role said, and whether it parsed. `elapsed_us` and `pause_us` as of `task.returned`."""
 
     KIND: ClassVar[str] = "role.answered"
     DRIVEN: ClassVar[bool] = True
@@ -304,6 +305,7 @@ class RoleAnswered(Fact):
     latency_us: int
     exit_code: int | None = None
     elapsed_us: int | None = None
+    pause_us: int | None = None
     output: Body
     stderr: Body | None = None
     raw: Body | None = None

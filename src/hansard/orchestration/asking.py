@@ -299,23 +299,25 @@ class Asker:
             [*put, asked], exchange, held = await self._put(question, exchange, target, turn, causes, ahead, lane)
             before, ahead = before or tuple(put), ()
             completion, value = self._meaning(question, await self.call(target, held, asked))
-            said = Step(answered(question.role, completion), question.role, [asked])
             if completion.ok:
+                said = Step(answered(question.role, completion), question.role, [asked])
                 steps = then(value, completion) if then else ()
                 recorded = await self.journal.record_all([said, *steps])
                 following = tuple(each.seq for each in recorded[1:])
                 return Answered(
                     value=value, seq=recorded[0].seq, ahead=before, following=following, completion=completion
                 )
-            [heard] = await self.journal.record_all([said])
+            corrects = wants_correction(completion) and faults < tuning.corrections
+            malformed = completion.failure is not None and completion.failure.kind == "malformed_response"
+            passing += not corrects
+            about = f"{question.role}|{question.task}"
+            pause = None if corrects or malformed else self.pause_s(completion, passing, about)
+            heard = await self.journal.record(answered(question.role, completion, pause), question.role, [asked])
             causes, turn = [heard.seq], turn + 1
-            if wants_correction(completion) and faults < tuning.corrections:
+            if corrects:
                 faults += 1
                 exchange = corrected(base, completion)
                 continue
-            passing += 1
-            malformed = completion.failure is not None and completion.failure.kind == "malformed_response"
-            pause = None if malformed else self.pause_s(completion, passing, f"{question.role}|{question.task}")
             if pause is None:
                 why = completion.failure.message if completion.failure else "no reason given"
                 raise NoAnswer(question.role, heard.seq, why)

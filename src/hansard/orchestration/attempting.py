@@ -319,7 +319,7 @@ class Attempts:
             pause = self._asker.pause_s(completion, made, f"{task.id}|{at.rung.name}")
             if pause is None:
                 return await self._judge(task, number, ready.target, completion, attempted=attempted)
-            step = Step(returned(task.id, number, completion), actor(task), [attempted])
+            step = Step(returned(task.id, number, completion, pause), actor(task), [attempted])
             [recorded] = await self._journal.record_all([step])
             causes, ready, attempted = (recorded.seq,), None, None
             await self._asker.means.sleep(pause)

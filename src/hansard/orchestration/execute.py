@@ -97,15 +97,15 @@ def _sections(assignment: Assignment, fences: Fences) -> Sequence[str]:
     return sections
 
 
-def returned(task: str, attempt: int, completion: Completion) -> TaskReturned:
-    """What came back for an attempt, as a fact."""
-    said = _said(completion)
+def returned(task: str, attempt: int, completion: Completion, pause_s: float | None = None) -> TaskReturned:
+    """What came back for an attempt, as a fact, and how long is waited before the next one."""
+    said = _said(completion, pause_s)
     return TaskReturned(task=task, attempt=attempt, ok=completion.ok, diff=_raw(completion.diff), **said)
 
 
-def answered(role: RoleName, completion: Completion) -> RoleAnswered:
-    """What a control role said, as a fact."""
-    return RoleAnswered(role=role, ok=completion.ok, **_said(completion))
+def answered(role: RoleName, completion: Completion, pause_s: float | None = None) -> RoleAnswered:
+    """What a control role said, as a fact, and how long is waited before it is asked again."""
+    return RoleAnswered(role=role, ok=completion.ok, **_said(completion, pause_s))
 
 
 def cut_short(why: str, model: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def cut_short(why: str, model: str) -> dict[str, Any]:
     }
 
 
-def _said(completion: Completion) -> dict[str, Any]:
+def _said(completion: Completion, pause_s: float | None = None) -> dict[str, Any]:
     usage, cost = completion.usage, completion.cost
     return {
         "finish": completion.finish,
@@ -133,6 +133,7 @@ def _said(completion: Completion) -> dict[str, Any]:
         "cost_basis": cost.basis,
         "latency_us": completion.latency_us,
         "exit_code": completion.exit_code,
+        "pause_us": round(pause_s * 1_000_000) if pause_s else None,
         "output": _output(completion),
         "stderr": _raw(completion.stderr),
         "raw": _raw_of(completion),

@@ -34,6 +34,8 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
             return ("routed", "to", data["lane"], certain) if data.get("lane") else ("routed", "no lane is certain")
         case "plan.made":
             return "planned", f"{many(data['tasks'], 'task')} in {many(data['waves'], 'wave')}, by the {data['by']}"
+        case "role.answered" | "turn.failed" if data.get("pause_us"):
+            return "waits", pause(data)
         case "role.asked" if data["role"] in ("coordinator", "synthesizer", "classifier"):
             return "asked", f"the {data['role']}", f"({data['model']})"
         case "persona.made" if data["accepted"]:
@@ -79,7 +81,8 @@ def _of_task(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] 
             again = f", attempt {data['attempt']}" if data["attempt"] > 1 else ""
             return "started", task, f"({data['lane']}, {data['rung']}: {data['provider']} {data['model']}{again})"
         case "task.returned" if not data["ok"]:
-            return "came to naught", task, data.get("error")
+            later = f"(again in {duration(data['pause_us'] / 1e6)})" if data.get("pause_us") else None
+            return "came to naught", task, data.get("error"), later
         case "task.judged" if data["ok"]:
             score = data.get("score_ppm")
             return "passed", task, f"(score {score / 1e6:.2f})" if score is not None else None
@@ -118,6 +121,14 @@ def spent(calls: int, tokens: int, cost_usd_nano: int, unpriced: Sequence[str] =
     """What was spent; of models without a price nobody knows how much that was."""
     unknown = f" (no price is known of {', '.join(map(first_line, unpriced))})" if unpriced else ""
     return f"{many(calls, 'call')}, {tokens:,} tokens, {dollars(cost_usd_nano)}{unknown}"
+
+
+def pause(data: Mapping[str, Any]) -> str:
+    """The pause before a role or an agent is asked again, with why; nothing where none is made."""
+    if not data.get("pause_us"):
+        return ""
+    whom = f"the {data['role']}" if "role" in data else data["agent"]
+    return f"{duration(data['pause_us'] / 1e6)} before {whom} is asked again: {data.get('error')}"
 
 
 def dollars(usd_nano: int) -> str:

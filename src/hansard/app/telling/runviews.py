@@ -214,7 +214,10 @@ def _take(store: Store, task: View, entry: Entry) -> None:
             task["state"] = "returned"
             _attempt(task, entry)["returned"] = {
                 "seq": entry.seq,
-                **{key: data.get(key) for key in ("ok", "finish", "error", "model", "latency_us", "exit_code")},
+                **{
+                    key: data.get(key)
+                    for key in ("ok", "finish", "error", "model", "latency_us", "exit_code", "pause_us")
+                },
                 "tokens": data["input_tokens"] + data["output_tokens"],
                 "cost_usd_nano": data["cost_usd_nano"],
                 "cost_basis": data["cost_basis"],

@@ -7,7 +7,7 @@ from typing import Any
 
 from hansard.app.telling.waves import levels
 from hansard.surfaces.hearing import Event, Text
-from hansard.surfaces.narrate import reason
+from hansard.surfaces.narrate import pause, reason
 
 SETTLED = ("passed", "rejected", "skipped")
 _OF_PEOPLE = ("gate.decided", "run.cancel_asked", "run.resume_asked", "run.retry_asked")
@@ -29,6 +29,8 @@ class Row:
     score_ppm: int | None = None
     why: str = ""
     since_us: int = 0
+    again_us: int | None = None
+    """When it is tried again that failed in passing."""
     took_us: int | None = None
 
 
@@ -41,6 +43,8 @@ class Board:
     state: str = "requested"
     reason: str = ""
     doing: str = ""
+    waits: str = ""
+    """Before whom a pause is made, and why."""
     lane: str = ""
     rows: dict[str, Row] = field(default_factory=dict)
     waves: int = 0
@@ -84,12 +88,13 @@ class Board:
             case "role.asked":
                 self._asked(data)
             case "role.answered":
-                self.doing = ""
+                self.doing, self.waits = "", pause(data)
                 self._answered(f"role {data['role']}", data)
             case "turn.asked" | "tools.returned":
-                self.calling += 1
+                self.calling, self.waits = self.calling + 1, ""
             case "ensemble.answered" | "panel.selected" | "tools.called" | "turn.taken" | "turn.failed":
                 self._turn(kind, data, text)
+                self.waits = pause(data)
             case "run.retry_asked":
                 self._again(data["task"])
             case "gate.opened":
@@ -99,10 +104,10 @@ class Board:
                 self.gates.pop(data["gate"], None)
                 self.state = self._waiting_or("running")
             case "run.interrupted":
-                self.state, self.doing = "interrupted", ""
+                self.state, self.doing, self.waits = "interrupted", "", ""
                 self._lose()
             case "run.ended":
-                self.state, self.reason, self.doing = data["state"], data["reason"], ""
+                self.state, self.reason, self.doing, self.waits = data["state"], data["reason"], "", ""
                 self._lose()
             case _ if kind.startswith("task."):
                 self._task(kind, data, text, ts)
@@ -141,6 +146,7 @@ class Board:
 
     def _asked(self, data: Mapping[str, Any]) -> None:
         self._calls(f"role {data['role']}", data)
+        self.waits = ""
         row = self.rows.get(data.get("task") or "")
         if data["role"] == "validator" and row:
             row.state = "judging"
@@ -191,10 +197,13 @@ class Board:
             case "task.attempted":
                 row.lane, row.rung, row.attempt = data["lane"], data["rung"], data["attempt"]
                 row.state, row.since_us, row.took_us, row.score_ppm = "working", ts, None, None
+                row.again_us = None
                 self._calls(f"task {row.task}", data)
             case "task.returned":
                 self._answered(f"task {row.task}", data)
                 row.state = "judging" if data["ok"] else "returned"
+                if data.get("pause_us"):
+                    row.why, row.again_us = data.get("error") or data["finish"], ts + data["pause_us"]
             case "task.judged":
                 row.state, row.score_ppm = "passed" if data["ok"] else "rejected", data.get("score_ppm")
                 row.took_us = ts - row.since_us if row.since_us else None

@@ -82,7 +82,7 @@ def _tasks(board: Board, now_us: int, room: int, width: int) -> RenderableType:
             Text(plain(row.lane), style="dim"),
             Text(f"{'↑ ' if row.climbed else ''}{plain(row.rung)}", style="yellow" if row.climbed else "dim"),
             Text(word, style=style),
-            Text(_figures(row, now_us) + _words(board, row), style="dim"),
+            Text(_figures(row, now_us) + _words(board, row, now_us), style="dim"),
         )
         rows.append(cells)
     if len(shown) < len(board.rows):
@@ -131,7 +131,7 @@ def _figures(row: Row, now_us: int) -> str:
     return duration(max(0, now_us - row.since_us) / 1e6)
 
 
-def _words(board: Board, row: Row) -> str:
+def _words(board: Board, row: Row, now_us: int) -> str:
     """What is told of it in words, behind that."""
     match row.state:
         case "passed":
@@ -140,6 +140,8 @@ def _words(board: Board, row: Row) -> str:
             return f"for {first_line(awaited, WHY)}" if (awaited := board.waits_for(row)) else ""
         case "rejected" | "skipped" | "climbing":
             return first_line(row.why, WHY)
+        case "returned" if row.again_us is not None:
+            return f"  {first_line(row.why, WHY)}, again in {duration(max(0, row.again_us - now_us) / 1e6)}"
         case _:
             return f"  before: {first_line(row.why, WHY)}" if row.why else ""
 
@@ -164,7 +166,7 @@ def _state(board: Board, now_us: int) -> Text:
         said, style = board.state, ENDINGS.get(board.state, "bold red")
         return Text(said, style=style)
     done = f"{board.count(*SETTLED)} of {len(board.rows)}" if board.rows else "starting"
-    return Text.assemble((_frame(now_us), "cyan"), " ", board.doing or done)
+    return Text.assemble((_frame(now_us), "cyan"), " ", board.waits or board.doing or done)
 
 
 def _frame(now_us: int) -> str:
