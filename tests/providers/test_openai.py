@@ -115,6 +115,47 @@ def test_a_server_may_say_in_its_error_how_long_to_wait(
     assert (failure.kind, failure.retry_after_s) == ("rate_limit", wait_s)
 
 
+@ALL
+@pytest.mark.parametrize(
+    ("quotas", "message", "kind"),
+    [
+        (
+            [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}],
+            "You exceeded your current quota.",
+            "quota_exhausted",
+        ),
+        (
+            [{"quotaMetric": "x.googleapis.com/generate_requests_per_model_per_day"}],
+            "You exceeded it.",
+            "quota_exhausted",
+        ),
+        (
+            [{"quotaId": "RequestsPerMinute"}, {"quotaId": "TokensPerDay"}],
+            "You exceeded your quota.",
+            "quota_exhausted",
+        ),
+        (
+            [{"quotaId": "GenerateRequestsPerMinutePerProjectPerModel"}],
+            "You exceeded your current quota.",
+            "rate_limit",
+        ),
+        ([], "Quota exceeded for metric 'Requests' and limit 'Requests per day per user'.", "quota_exhausted"),
+        ([], "You have exhausted your daily quota on this model.", "quota_exhausted"),
+        ([], "Rate limit reached on requests per day (RPD). Please try again in 7m12s.", "rate_limit"),
+        (["x", {"quotaId": 7}], "You exceeded your current quota.", "rate_limit"),
+        ("x", "You exceeded your current quota.", "rate_limit"),
+    ],
+)
+def test_a_limit_of_the_day_is_a_quota_that_is_spent(
+    form: Form, wire: Wire, quotas: object, message: str, kind: str
+) -> None:
+    """Gemini asks to wait for some seconds then, too."""
+    details = [{"@type": "QuotaFailure", "violations": quotas}, {"@type": "RetryInfo", "retryDelay": "30s"}]
+    body = [{"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details}}]
+    failure = failure_of(answers(form, wire, Refuse(status=429, body=body)))
+    assert (failure.kind, failure.retryable) == (kind, kind == "rate_limit")
+
+
 IN_STREAM: tuple[tuple[dict[str, Any], str], ...] = (
     ({"message": "boom", "type": "server_error", "code": None}, "network"),
     ({"message": "boom", "type": "server_error", "code": 500}, "network"),

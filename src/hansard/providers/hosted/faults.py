@@ -5,7 +5,7 @@ Which of the twelve kinds that is, each vendor's own table says. Knows no SDK by
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Any, get_args
@@ -35,6 +35,8 @@ class Fault:
     retry_after_s: float | None = None
     request_id: str = ""
     body: bytes | None = None
+    quotas: tuple[str, ...] = ()
+    """The names of the limits that were met, where the server tells them."""
 
     @property
     def words(self) -> frozenset[str]:
@@ -109,6 +111,7 @@ def fault_of(error: Exception) -> Fault:
         retry_after_s=said.retry_after_s if wait_s is None else wait_s,
         request_id=headers.get("x-request-id") or headers.get("request-id") or "",
         body=body,
+        quotas=said.quotas,
     )
 
 
@@ -128,14 +131,23 @@ def read_error(body: Any) -> Fault:
         type=_word(inner.get("type"))[:LONGEST_MESSAGE],
         message=_word(inner.get("message")),
         retry_after_s=_delay_s(details),
+        quotas=tuple(_quotas(details)),
     )
+
+
+def _members(details: Any) -> Iterator[Mapping[str, Any]]:
+    return (each for each in (details if isinstance(details, list) else ()) if isinstance(each, Mapping))
+
+
+def _quotas(details: Any) -> Iterator[str]:
+    """Which limits Gemini says were met."""
+    for violation in (violation for each in _members(details) for violation in _members(each.get("violations"))):
+        yield from (each for each in (violation.get("quotaId"), violation.get("quotaMetric")) if isinstance(each, str))
 
 
 def _delay_s(details: Any) -> float | None:
     """How long Gemini asks to wait, which it says in no header."""
-    said = (
-        (each.get("retryDelay") for each in details if isinstance(each, Mapping)) if isinstance(details, list) else ()
-    )
+    said = (each.get("retryDelay") for each in _members(details))
     return next((float(each[:-1]) for each in said if isinstance(each, str) and _DELAY.fullmatch(each)), None)
 
 

@@ -47,7 +47,7 @@ def _by_status(fault: Fault, status: int) -> ErrorKind:
         case 408:
             return "timeout"
         case 429:
-            return "rate_limit"
+            return "quota_exhausted" if _is_of_the_day(fault) else "rate_limit"
         case 400 | 422 if fault.says(*_CONTEXT_PHRASES):
             return "context_length_exceeded"
         case 400 if fault.says(*_KEY_PHRASES):
@@ -55,6 +55,12 @@ def _by_status(fault: Fault, status: int) -> ErrorKind:
     if status >= 500:
         return "network"
     return "invalid_request"
+
+
+def _is_of_the_day(fault: Fault) -> bool:
+    """Whether Gemini's limit of the day is used up. It asks to wait for seconds all the same, as at that of a minute."""
+    named = any("perday" in quota.replace("_", "").lower() for quota in fault.quotas)
+    return named or (fault.says("quota") and fault.says("per day", "per_day", "daily"))
 
 
 def _by_word(fault: Fault) -> ErrorKind:
