@@ -1,8 +1,10 @@
+import asyncio
 import builtins
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -22,6 +24,7 @@ from hansard.providers.prices import Price, Prices
 from hansard.providers.registry import OURS, Factory, Registry
 from hansard.providers.secrets import Secrets
 from providers.pretend import Doing, asking, says
+from providers.wire import Refuse, serving
 
 KEY = "sk-0123456789abcdef"
 SCRIPTED = {"kind": "scripted", "entries": [{"text": "hello"}], "on_exhaustion": "loop"}
@@ -405,3 +408,22 @@ async def test_a_scripted_usage_reaches_the_caller_through_every_wrapper() -> No
         {"kind": "scripted", "entries": entries, "max_concurrent": 1, "per_minute": 6000, "breaker": True}
     )
     assert (await provider.complete(asking())).usage == Usage(input_tokens=5, output_tokens=2)
+
+
+async def test_a_server_that_says_how_long_to_wait_is_left_alone_also_where_nothing_limits_it() -> None:
+    """Whoever asks next would only be refused, whatever he asks for."""
+    pytest.importorskip("openai")
+    with serving() as wire:
+        wire.will(Refuse(status=429, body={"error": {"message": "slow down"}}, headers={"retry-after": "1"}))
+        table = {"kind": "openai", "base_url": f"{wire.url}/v1", "model": "m", "api_key_env": "KEY"}
+        provider = opened(table, environment={"KEY": KEY})
+        try:
+            refused = (await provider.complete(asking())).failure
+            assert refused is not None
+            assert refused.kind == "rate_limit"
+            began = time.monotonic()
+            answers = await asyncio.gather(*(provider.complete(asking()) for _ in range(3)))
+            assert 0.9 < time.monotonic() - began < 30
+            assert [(each.ok, each.latency_us < 900_000) for each in answers] == [(True, True)] * 3
+        finally:
+            await provider.close()

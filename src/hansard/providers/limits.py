@@ -101,7 +101,9 @@ class Bucket:
 
 
 class Limited(Wrapper):
-    """A provider of which at most `max_concurrent` are asked at once, and at most `per_minute` a minute."""
+    """A provider of which at most `max_concurrent` are asked at once, and at most `per_minute` a minute, and nobody while it wants to
+    be left alone.
+    """
 
     def __init__(
         self,

@@ -223,8 +223,6 @@ def _limited(provider: Provider, fields: Fields) -> Provider:
         raise UsageError(f"{fields.where}: per_minute must be more than 0")
     if burst is not None and per_minute is None:
         raise UsageError(f"{fields.where}: burst belongs to per_minute; add that, or leave it out")
-    if places is None and per_minute is None:
-        return provider
     # Outside of the breaker: who waits for a turn while the circuit opens is then not asked any more.
     return Limited(provider, max_concurrent=places, per_minute=per_minute, burst=burst)
 
