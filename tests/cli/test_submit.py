@@ -625,6 +625,21 @@ def test_an_empty_path_is_no_ledger(tmp_path: Path) -> None:
     assert (done.returncode, "is empty" in done.stderr) == (2, True)
 
 
+def test_a_pattern_that_is_not_found_is_told_as_that_and_not_by_an_exit_code(run: Run, place: Path) -> None:
+    checked = {"id": "a", "lane": "backend", "instruction": "x", "checks": [{"regex": "POST /"}]}
+    (place / "plan.json").write_text(json.dumps({"tasks": [checked]}))
+    code, _, err = run(
+        "submit", "x", "--plan", "plan.json", "--cmd", "echo hi", "--judge", "checks", "--progress", "plain"
+    )
+    shown = (
+        err,
+        run("runs", "show", "last")[1],
+        run("runs", "page", "last")[1].replace("&#x27;", "'").replace("&#39;", "'"),
+    )
+    assert code == 11
+    assert all("no match for 'POST /'." in each and "exit code" not in each for each in shown), shown
+
+
 @pytest.mark.parametrize(
     ("role", "words", "without"),
     [

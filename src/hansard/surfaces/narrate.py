@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hansard.app.telling.findings import detail_of
 from hansard.app.views import of_limit, usd
 from hansard.surfaces.hearing import Event, Text
 from hansard.surfaces.plain import plain
@@ -101,7 +102,7 @@ def reason(findings: str | None) -> str:
     """Why a result was rejected: what the last check that failed says."""
     try:
         rows = [row for row in json.loads(findings or "[]") if not row["ok"]]
-        return str(rows[-1]["detail"]) if rows else ""
+        return detail_of(rows[-1]) if rows else ""
     except (ValueError, KeyError, TypeError):
         return findings or ""
 
