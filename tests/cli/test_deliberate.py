@@ -15,7 +15,11 @@ import pytest
 import command_line
 from command_line import started
 from deliberating import Heard, config, fails, result, synthesis, turn, verdict
+from hansard.app.settings import Settings
+from hansard.app.telling.nested_view import nested_view
+from hansard.app.wiring import open_ledger
 from hansard.deliberation.archive import read_journal, read_manifest
+from hansard.store.base import Query
 from shell import Shell, hansard
 from store.disks import halving_disk
 
@@ -635,5 +639,10 @@ def test_models_without_a_price_are_named_wherever_the_money_of_a_session_is_tol
         assert view["unpriced"] == (["house-blend"] if unknown else [])
         basis = view["tasks"][0]["attempts"][0]["returned"]["cost_basis"]
         assert basis == ("unknown" if unknown else "unmetered")
+        [ledger] = tmp_path.rglob("*.db")
+        with open_ledger(Settings(ledger=str(ledger), state=tmp_path)) as opened:
+            [met] = opened.store.select(Query(run=view["run"], kind="session.convened"))
+            nested = nested_view(opened.store, view["run"], met.data["session"])
+        assert nested["unpriced"] == (["house-blend"] if unknown else [])
     summary = json.loads(hansard(tmp_path, "ledger", "summary", "--json").stdout)
     assert (summary["cost_usd_nano"], summary["unpriced"]) == (0, ["house-blend"])

@@ -14,7 +14,7 @@ from hansard.domain.budget import in_nano
 from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
-from hansard.record.history import fold
+from hansard.record.history import RunState, fold
 from hansard.record.reading import read_body, read_entries, strange
 from hansard.store.base import Query, Store
 
@@ -36,13 +36,15 @@ def nested_view(store: Store, run: str, session: str) -> View:
     selected = next((each for each in entries if each.kind == "panel.selected"), None)
     config = _config(store, convened)
     artifact = read_artifact(store, ended) if ended else None
+    state = fold(entries).runs[run]
     view: View = {
         "run": run,
         "session_id": session,
         "within": {"seq": asked.seq, **{name: asked.data.get(name) for name in ("task", "attempt", "role")}},
         "state": _state(ended, whole),
         "started": moment(convened.ts),
-        "spent": _spent(entries, ended),
+        "spent": _spent(state, entries[0].ts, ended),
+        "unpriced": sorted(state.unpriced),
         "budget": _budget(config, _most_calls(store, whole, asked)),
         "problem": config.problem_statement if config else None,
         "selected_agents": list(selected.data["agents"]) if selected else [],
@@ -88,11 +90,10 @@ def _state(ended: Entry | None, whole: list[Entry]) -> str:
     return "interrupted" if run.over or run.state == "interrupted" else "running"
 
 
-def _spent(entries: list[Entry], ended: Entry | None) -> View:
+def _spent(state: RunState, began_us: int, ended: Entry | None) -> View:
     """What its own calls took, those of which nothing came back included."""
-    state = fold(entries).runs[entries[0].run]
     made = replace(state, calls=state.calls + len(state.calling))
-    return spent_view(made, None) | {"elapsed_us": ended.ts - entries[0].ts if ended else None}
+    return spent_view(made, None) | {"elapsed_us": ended.ts - began_us if ended else None}
 
 
 def _budget(config: Config | None, max_calls: int | None) -> View:
