@@ -49,7 +49,7 @@ def test_a_decision_that_was_turned_round_is_not_obeyed(tmp_path: Path, decided:
     assert refused.returncode == 11
     assert "is not what the log's tree says it is" in refused.stderr
     shown = hansard(tmp_path, "ledger", "show", "--run", decided, "--limit", "1", *THERE).stdout
-    assert "run.resume_asked" in shown
+    assert "gate.decided" in shown
 
 
 def test_what_was_asked_for_and_edited_before_anybody_began_is_not_begun(tmp_path: Path) -> None:

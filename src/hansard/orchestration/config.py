@@ -110,11 +110,17 @@ class RunConfig:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Everybody who may be asked with this configuration, whatever makes the plan."""
-        return tuple(dict.fromkeys(target for mode in PLANNERS for target in self.asked(mode)))
+        """Everybody whom the configuration names for something, whether it comes to that or not."""
+        found = [rung.target for lane in self.roster.lanes for rung in self.rungs(lane.name)]
+        found += [self.role(role) for role in ("coordinator", "classifier", "validator", "synthesizer")]
+        found += [self.role("intent_judge")] if self.judge_intent else []
+        found += [self.role("reviser")] if self.revise else []
+        return tuple(dict.fromkeys(found))
 
-    def asked(self, mode: str) -> tuple[str, ...]:
-        """Everybody who may be asked in a run of this mode."""
+    def asked(self, mode: str | None = None) -> tuple[str, ...]:
+        """Everybody who may be asked in a run of this mode, or, where nobody says yet what makes the plan, of any."""
+        if mode is None:
+            return tuple(dict.fromkeys(target for each in PLANNERS for target in self.asked(each)))
         roles = [*PLANNERS[mode]]
         if mode == "plan_only":
             return tuple(self.role(role) for role in roles)

@@ -385,7 +385,7 @@ def _prices(config: RunConfig, pool: Pool, mode: str | None) -> dict[str, Price]
     if all(budget.max_cost_usd_nano is None for budget in (config.budget, *lanes)):
         return {}
     found: dict[str, Price] = {}
-    for target in config.targets if mode is None else config.asked(mode):
+    for target in config.asked(mode):
         for provider, asked in _asked(config, pool, target):
             check_price(pool, provider, asked)
             price = None if provider.unmetered else pool.prices.find(asked)
