@@ -31,7 +31,7 @@ def nested_view(store: Store, run: str, session: str) -> View:
     """What `deliberation_view` says of a run, of a session inside of one; `within` is the question that it was to answer."""
     entries = entries_of(store, run, session)
     whole = list(read_entries(store, Query(run=run)))
-    convened, asked = entries[0], next(each for each in whole if each.seq == entries[0].causes[0])
+    convened, asked = entries[0], store.entry(entries[0].causes[0])
     ended = next((each for each in entries if each.kind == "session.ended"), None)
     selected = next((each for each in entries if each.kind == "panel.selected"), None)
     config = _config(store, convened)
