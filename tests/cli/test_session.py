@@ -20,8 +20,9 @@ import reference_runtime
 import symposium
 from command_line import started
 from deliberating import config, result, synthesis, turn, verdict
-from hansard.deliberation.archive import Archive, listing
+from hansard.deliberation.archive import Archive
 from hansard.deliberation.documents import jcs
+from hansard.deliberation.inventory import listing
 from hansard.surfaces.cli.main import main
 from shell import Shell, hansard
 from store.disks import tmpfs

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from deliberating import Heard, Room, config, fails, play, scripted, synthesis, turn, verdict
-from hansard.deliberation.archive import seal_breaches
+from hansard.deliberation.inventory import seal_breaches
 from hansard.deliberation.protocol.moves import Ask
 from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.session import Sitting

@@ -15,16 +15,10 @@ from typing import Any
 import pytest
 
 from deliberating import Heard, Room, config, fails, scripted, synthesis, turn, verdict
-from hansard.deliberation.archive import (
-    Archive,
-    is_crashed,
-    listing,
-    read_journal,
-    read_manifest,
-    seal_breaches,
-)
+from hansard.deliberation.archive import Archive, is_crashed, read_journal, read_manifest
 from hansard.deliberation.documents import Artifact, Config, RunManifest, transcript_digest
 from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.inventory import listing, seal_breaches
 from hansard.deliberation.pins import pinned
 from hansard.deliberation.replay import execution_replay, read_original
 from hansard.deliberation.session import PRODUCER, resume_session

@@ -5,35 +5,47 @@ something else is refused. Every file but the lock is listed with its hash in th
 Nothing else may lie there: no other file, and no folder, link or pipe.
 """
 
-import errno
 import fcntl
-import hashlib
 import json
 import os
 import re
 import stat
-from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from hansard.deliberation.documents import SCHEMA_VERSION, Breach, Invalid, RunManifest
-from hansard.deliberation.documents.reading import MAX_BYTES
+from hansard.deliberation.documents import SCHEMA_VERSION, Invalid, RunManifest
 from hansard.deliberation.documents.vocabulary import NAME
+from hansard.deliberation.inventory import (
+    ARTIFACT,
+    CONFIG,
+    EVENTS,
+    JOURNAL,
+    LOCK,
+    MANIFEST,
+    PINS,
+    SEAL,
+    WRITTEN,
+    difference,
+    differing,
+    hashed,
+    hashed_file,
+    lacking,
+    listing,
+    read_file,
+    says,
+    seal_of,
+    strangers,
+)
 from hansard.deliberation.quoting import ANNOTATIONS
 from hansard.domain.strict_json import read_json
-from hansard.errors import StoreError, Unavailable, UsageError, plainly
+from hansard.errors import StoreError, UsageError, plainly
 from hansard.seal.private import sync_folder
 
-ARTIFACT, CONFIG, MANIFEST = "artifact.json", "config.json", "manifest.json"
-JOURNAL, EVENTS, SEAL, LOCK = "transcript.jsonl", "observability.jsonl", "seal.json", ".lock"
-PINS, METRICS, SELECTION, TOOLS = "pins.json", "metrics.json", "selector_output.json", "tool_events.jsonl"
-WRITTEN = frozenset({ARTIFACT, CONFIG, MANIFEST, JOURNAL, EVENTS, SEAL, LOCK, PINS, METRICS, SELECTION, TOOLS})
-"""Whatever sessions write."""
 RETOLD = frozenset({CONFIG, MANIFEST})
 """What the record has by its meaning and not by its bytes: made anew, it says the same in other words."""
 MANIFEST_VERSION = "1.0.0"
-CHUNK = 1 << 16
 LF = b"\n"
 
 
@@ -51,7 +63,7 @@ class Archive:
         self._journal = os.open(folder / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._lines = list(lines)
         """What the journal has to say."""
-        self._begun = {name: _hashed_file(folder / name) for name in (CONFIG, PINS) if (folder / name).exists()}
+        self._begun = {name: hashed_file(folder / name) for name in (CONFIG, PINS) if (folder / name).exists()}
 
     @classmethod
     def create(
@@ -153,7 +165,7 @@ class Archive:
             if not (self.folder / name).exists():
                 written = shown(data)
                 self._put(name, written)
-                self._begun[name] = _hashed(written)
+                self._begun[name] = hashed(written)
         if not (self.folder / MANIFEST).exists():
             self._put_manifest(_manifest(session, producer, now, status="in_progress", updated_at=now))
 
@@ -185,17 +197,17 @@ class Archive:
         for name, data in files.items():
             self._put(name, data)
         # As it was written, and not as it may lie there meanwhile: what somebody changes or adds is not sealed.
-        return begun | {name: _hashed(data) for name, data in files.items()}
+        return begun | {name: hashed(data) for name, data in files.items()}
 
     def _begun_and_unchanged(self) -> dict[str, Any]:
         """The hashes of what the session has written until now. Had somebody changed it, it would be sealed as something else."""
         begun, journal = listing(self.folder, self._begun), b"".join([line + LF for line in self._lines])
         changed = [name for name, known in self._begun.items() if begun.get(name) != known]
-        if changed or not _says(self.folder / JOURNAL, journal):
+        if changed or not says(self.folder / JOURNAL, journal):
             raise StoreError(
                 f"{self.folder / [*changed, JOURNAL][0]} was changed while the session was held; move it away, and resume then"
             )
-        return {**begun, JOURNAL: _hashed(journal)}
+        return {**begun, JOURNAL: hashed(journal)}
 
     def restore(self, files: Mapping[str, bytes], seq: int, listed: bytes) -> dict[str, Any]:
         """Of these files, those that are missing from a directory that was complete; the hash of every file.
@@ -205,13 +217,13 @@ class Archive:
         known: dict[str, Any] = json.loads(listed)
         missing = [name for name in lacking(self.folder, known) if name in files]
         for name in missing:
-            if name in RETOLD or _hashed(files[name]) == known[name]:
+            if name in RETOLD or hashed(files[name]) == known[name]:
                 self._put(name, files[name])
         found = listing(self.folder)
         wrong = [name for name in differing(known, found) if name not in RETOLD or name not in missing]
         if wrong:
             raise StoreError(
-                f"{self.folder / wrong[0]} {_difference(wrong[0] in known, wrong[0] in found)} since the record has listed "
+                f"{self.folder / wrong[0]} {difference(wrong[0] in known, wrong[0] in found)} since the record has listed "
                 f"it (entry {seq}), and cannot be made again from the record; put it back as it was"
             )
         return found
@@ -279,31 +291,6 @@ def write_whole(path: Path, data: bytes) -> None:
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a file of a directory. OSError where something else has its name: a pipe would never end.
-
-    So it is where there are more than of any document: a file that is mostly holes takes no room until it is read.
-    """
-    about = path.lstat()
-    if not stat.S_ISREG(about.st_mode):
-        raise OSError("it is no file, but a folder, a link or a pipe")
-    if about.st_size > MAX_BYTES:
-        raise OSError(f"it is larger than {MAX_BYTES} bytes")
-    with _from_disk(path):
-        return path.read_bytes()
-
-
-@contextmanager
-def _from_disk(path: Path) -> Iterator[None]:
-    """Unavailable where the disk fails: that says nothing of the bytes on it, and is no finding."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        raise Unavailable(f"cannot read {path}: {error.strerror}") from error
-
-
 def read_manifest(folder: Path) -> RunManifest:
     """The manifest of a directory; UsageError where there is none, or none that can be read."""
     try:
@@ -363,103 +350,6 @@ def is_crashed(folder: Path) -> bool:
     finally:
         os.close(lock)
     return True
-
-
-def listing(folder: Path, among: Container[str] | None = None) -> dict[str, Any]:
-    """Size and SHA-256 of every file but the seal and the empty lock, or of these alone; of whatever is no file, only that it
-    is there.
-    """
-    found: dict[str, Any] = {}
-    for path in sorted(folder.iterdir()):
-        if among is not None and path.name not in among:
-            continue
-        name, about = os.fsencode(path.name).decode("utf-8", "backslashreplace"), path.lstat()
-        if not stat.S_ISREG(about.st_mode):
-            found[name] = {"size": None}
-        elif name != SEAL and (name != LOCK or about.st_size):
-            found[name] = _hashed_file(path)
-    return found
-
-
-def _hashed(data: bytes) -> dict[str, Any]:
-    return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-
-
-def _hashed_file(path: Path) -> dict[str, Any]:
-    """The same of a file, which is not taken into memory whole."""
-    found, size = hashlib.sha256(), 0
-    with _from_disk(path), path.open("rb", buffering=0) as file:
-        while data := file.read(CHUNK):
-            found.update(data)
-            size += len(data)
-    return {"sha256": found.hexdigest(), "size": size}
-
-
-def _says(path: Path, wanted: bytes) -> bool:
-    """Whether this is what the file says, and it says no more. To compare is a tenth of the work of hashing it."""
-    try:
-        with _from_disk(path), path.open("rb") as file:
-            return file.read(len(wanted) + 1) == wanted
-    except FileNotFoundError:
-        return False
-
-
-def strangers(folder: Path) -> list[str]:
-    """What lies in a directory and was written by no session."""
-    entries = [(path.name, path.lstat()) for path in sorted(folder.iterdir())]
-    return [
-        os.fsencode(name).decode("utf-8", "backslashreplace")
-        for name, about in entries
-        if name not in WRITTEN or not stat.S_ISREG(about.st_mode) or (name == LOCK and about.st_size)
-    ]
-
-
-def lacking(folder: Path, listed: Iterable[str]) -> list[str]:
-    """The files that a complete directory has besides, the seal among them."""
-    return [name for name in (*listed, SEAL) if not os.path.lexists(folder / name)]
-
-
-def differing(listed: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """The files that two lists do not have in common."""
-    return [name for name in sorted({*listed, *found}) if listed.get(name) != found.get(name)]
-
-
-def closest(folder: Path, listings: Iterable[bytes]) -> bytes:
-    """The list with the fewest differences from what lies there, the first of several."""
-    found = listing(folder)
-    return min(listings, key=lambda each: len(differing(json.loads(each), found)))
-
-
-def seal_of(seq: int, listed: bytes) -> bytes:
-    """The seal of a directory whose list stands on the record in this entry."""
-    return b'{"entry":%d,"files":%b}\n' % (seq, listed)
-
-
-def seal_breaches(folder: Path, recorded: bytes | None = None) -> list[Breach]:
-    """Every file that is not as it was sealed. With the list that is on the record, a seal that was made anew is found too."""
-    try:
-        found, sealed = listing(folder), read_json(read_file(folder / SEAL), where="it")
-        listed = sealed.get("files") if isinstance(sealed, dict) else None
-        if not isinstance(listed, dict):
-            raise UsageError("it lists no files")
-    except (OSError, UsageError) as error:
-        return [_unsealed(SEAL, f"cannot be read: {error}"[:200])]
-    known = listed if recorded is None else json.loads(recorded)
-    return [
-        *(
-            _unsealed(name, f"{_difference(name in known, name in found)} since the directory was sealed")
-            for name in differing(known, found)
-        ),
-        *([_unsealed(SEAL, "is not what the record says of this directory")] if listed != known else []),
-    ]
-
-
-def _difference(listed: bool, found: bool) -> str:
-    return "was changed" if listed and found else "is missing" if listed else "was added"
-
-
-def _unsealed(name: str, message: str) -> Breach:
-    return Breach(document=name, path="", rule="seal", message=message)
 
 
 def _manifest(session: str, producer: Mapping[str, str], created_at: str, **more: Any) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
-from hansard.deliberation.archive import ARTIFACT, PINS, Taken, read_file, read_manifest
+from hansard.deliberation.archive import Taken, read_manifest
 from hansard.deliberation.documents import Artifact, Config, RunManifest, jcs, transcript_bytes
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.documents.vocabulary import PinningCondition
+from hansard.deliberation.inventory import ARTIFACT, PINS, read_file
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import PRODUCER, Pen, Sitting, pins_of, run_session
 from hansard.deliberation.setting import Setting

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hansard.__about__ import __version__
-from hansard.deliberation.archive import (
+from hansard.deliberation.archive import Archive, finished_manifest, shown
+from hansard.deliberation.chair import Chair, Held
+from hansard.deliberation.documents import SelectorOutput, content_hash, jcs
+from hansard.deliberation.events import Event, event_of, line_of
+from hansard.deliberation.inventory import (
     ARTIFACT,
     CONFIG,
     EVENTS,
@@ -21,14 +25,8 @@ from hansard.deliberation.archive import (
     PINS,
     SELECTION,
     TOOLS,
-    Archive,
-    finished_manifest,
     read_file,
-    shown,
 )
-from hansard.deliberation.chair import Chair, Held
-from hansard.deliberation.documents import SelectorOutput, content_hash, jcs
-from hansard.deliberation.events import Event, event_of, line_of
 from hansard.deliberation.metrics import figures_of
 from hansard.deliberation.minutes import Listener, Minutes
 from hansard.deliberation.pins import Pins, live

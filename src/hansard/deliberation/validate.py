@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hansard.deliberation.archive import (
+from hansard.deliberation.archive import read_journal
+from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput, jcs
+from hansard.deliberation.documents.config_rules import config_breaches
+from hansard.deliberation.documents.document import ABSENT
+from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.documents.transcript import seated
+from hansard.deliberation.inventory import (
     ARTIFACT,
     CONFIG,
     JOURNAL,
@@ -16,14 +22,8 @@ from hansard.deliberation.archive import (
     SEAL,
     SELECTION,
     read_file,
-    read_journal,
     seal_breaches,
 )
-from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput, jcs
-from hansard.deliberation.documents.config_rules import config_breaches
-from hansard.deliberation.documents.document import ABSENT
-from hansard.deliberation.documents.semantics import semantic_breaches
-from hansard.deliberation.documents.transcript import seated
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.selector import RULE, checked

@@ -15,11 +15,11 @@ from hansard.app.settings import read_text
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.deliberationviews import find_session, rounds_of
 from hansard.app.views import View
-from hansard.deliberation.archive import EVENTS
 from hansard.deliberation.documents import Artifact, Config, unrepresentable
 from hansard.deliberation.documents.transcript import seated
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.events import event_of, line_of
+from hansard.deliberation.inventory import EVENTS
 from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.questions import read_questions
 from hansard.deliberation.story import entries_of, read_story

@@ -26,27 +26,23 @@ from hansard.app.telling.deliberationviews import (
     listings_of,
 )
 from hansard.app.wiring import found_ledger, open_script
-from hansard.deliberation.archive import (
+from hansard.deliberation.archive import is_crashed, read_journal, read_manifest, session_around, write_whole
+from hansard.deliberation.conformance import Report, run_conformance
+from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Config, Invalid
+from hansard.deliberation.documents.config_rules import config_breaches
+from hansard.deliberation.documents.reading import load
+from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
+from hansard.deliberation.inventory import (
     ARTIFACT,
     CONFIG,
     JOURNAL,
     MANIFEST,
     SEAL,
     closest,
-    is_crashed,
     read_file,
-    read_journal,
-    read_manifest,
     seal_breaches,
     seal_of,
-    session_around,
-    write_whole,
 )
-from hansard.deliberation.conformance import Report, run_conformance
-from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Config, Invalid
-from hansard.deliberation.documents.config_rules import config_breaches
-from hansard.deliberation.documents.reading import load
-from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.replay import TranscriptReplay, read_original, transcript_replay
 from hansard.deliberation.session import Pen

@@ -32,9 +32,9 @@ from hansard.app.telling.deliberationviews import (
 )
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
-from hansard.deliberation.archive import lacking
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
+from hansard.deliberation.inventory import lacking
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.replay import ExecutionReplay, check_assumed, fresh_id, most_calls, read_original
 from hansard.deliberation.session import Sitting

@@ -248,7 +248,7 @@ class LedgerService:
     def _files_holding(self, run: str, erased: Sequence[bytes]) -> list[str]:
         """The files in the directory of a run's session that hold it: they are the operator's, and stay as they are."""
         from hansard.app.telling.deliberationviews import directory_of
-        from hansard.deliberation.archive import WRITTEN, read_file
+        from hansard.deliberation.inventory import WRITTEN, read_file
 
         sought, found = _sought(erased), list[str]()
         folder = directory_of(self.store, run) if sought and run else None

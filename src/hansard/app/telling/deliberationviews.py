@@ -11,7 +11,8 @@ from hansard.app.setup.convening import Convening
 from hansard.app.telling.compare import end_of
 from hansard.app.telling.runviews import budget_view, spent_view
 from hansard.app.views import View, moment
-from hansard.deliberation.archive import MANIFEST, read_manifest
+from hansard.deliberation.archive import read_manifest
+from hansard.deliberation.inventory import MANIFEST
 from hansard.deliberation.story import read_artifact
 from hansard.domain.value import value
 from hansard.domain.work import EndState
