@@ -860,7 +860,7 @@ async def test_a_gate_that_expired_before_its_task_was_done_again_expires_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Nobody hands anything over while others work: what is not known at the first look comes too late.
-    monkeypatch.setattr("hansard.app.reruns.rerun.LOOK_S", 0.5)
+    monkeypatch.setattr("hansard.app.reruns.gates.LOOK_S", 0.5)
     at = desk(Answers())
     rules = read_rules([{"tasks": ["b", "c"], "deadline_s": 1.0}], "test")
     config, work = replace(at.config(), gates=rules), plan(task("a"), task("b", "a"), task("c"))

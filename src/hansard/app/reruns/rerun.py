@@ -6,18 +6,18 @@ did not. Nonces, ids and the clock of gates come from the record, so prompts com
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from hansard.app.finding import unknown_run
-from hansard.app.reruns.bounds import LOOK_S, Bounded, Until
+from hansard.app.reruns.bounds import Bounded, Until
 from hansard.app.reruns.decisions import Key, decisions
+from hansard.app.reruns.gates import Gates
 from hansard.app.reruns.order import Order
-from hansard.app.reruns.phases import Deed, Phase, deeds, given_up, is_decided, phases_of
+from hansard.app.reruns.phases import Phase, given_up, phases_of
 from hansard.app.reruns.stage import PanelStage, Programs, Said, Stage, Taken
 from hansard.app.settings import Settings
 from hansard.app.setup.panels import share_of
@@ -25,7 +25,6 @@ from hansard.app.views import View
 from hansard.app.wiring import found_ledger, replayed
 from hansard.domain.budget import Budget, Spend
 from hansard.domain.fact import Body
-from hansard.domain.gate import GateDecided
 from hansard.domain.value import value
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
 from hansard.errors import HansardError
@@ -34,9 +33,8 @@ from hansard.orchestration.asking import Means
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine
-from hansard.orchestration.gates import Gate, is_bound
 from hansard.orchestration.nested import is_panel
-from hansard.orchestration.progress import Progress, progress_of, take_gate
+from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source
 from hansard.orchestration.templates import TEMPLATES
@@ -47,10 +45,7 @@ from hansard.record.recorder import Recorder, Step, Within
 from hansard.record.replaying import Gone, Reader, recording_of
 from hansard.store.base import Query, Store
 
-BEYOND_US = 1 << 52
-"""A time that no clock has come to: no decision at a gate is later."""
 UNFINISHED = ("interrupted", "waiting")
-OF_GATES = ("gate.opened", "gate.decided", "gate.closed")
 
 
 @value
@@ -131,11 +126,7 @@ class _Rerun:
         self._replayed = replayed(recording_of(self._reader, kept))
         self._taken = Taken(self._reader, self._entries)
         self._metered = _metered(self._entries)
-        self._closings = [entry for entry in self._entries if entry.kind == "gate.closed"]
-        self._now_us, self._words = BEYOND_US, 0
-        self._expired = -1
-        """The newest entry by which the clock was put forward."""
-        self._before: tuple[int, Counter[Deed]] = (-1, Counter())
+        self._gates = Gates(self._reader, self._entries, kept, self._progress, memory, self._until)
 
     async def report(self) -> Rerun:
         recorder = Bounded(self._memory, self._until)
@@ -147,7 +138,7 @@ class _Rerun:
             self._memory,
             self._means_of,
             lambda _: self._route,
-            clock_us=self._clock_us,
+            clock_us=self._gates.clock_us,
             elsewhere=self._taken.elsewhere,
         )
         error = ""
@@ -251,67 +242,13 @@ class _Rerun:
             self._until.begin(phase, is_last=phase is self._phases[-1])
             self._order.begin(phase)
             self._lose(phase)
-            await self._decide(recorder, self._decided_before(phase))
-            for gate in self._left_open(phase):
-                await self._decide(recorder, [gate])
+            await self._gates.begin(recorder, phase)
             state = await self._gone_through(engine, recorder)
             self._until.cut()
             if state in UNFINISHED and phase.ended is not None:
                 await self._cancel(recorder)
                 state = (await engine.drive(self._run)).state
         return state
-
-    def _decided_before(self, phase: Phase) -> list[str]:
-        """The gates on which people had decided when the phase began: whoever drove it heard of that at his first look."""
-        decided = (each for each in self._entries if each.kind == "gate.decided" and each.seq < phase.first)
-        return self._opened_of(decided)
-
-    def _left_open(self, phase: Phase) -> list[str]:
-        """The gates that an earlier phase left open, and whose time was over in this one. Once the task behind one is done again,
-        another gate takes its place."""
-        closed = (each for each in self._closings if phase.first <= each.seq <= phase.last)
-        return self._opened_of(each for each in closed if self._is_late(each))
-
-    def _is_late(self, closed: Entry) -> bool:
-        """Whether a gate was closed because its time was over. What people had decided in time counts then too, and where their
-        task is to be done again they are asked again all the same."""
-        gates, data = self._progress.gates, closed.data
-        if data["expired"] is True:
-            return True
-        gate = gates[str(data["gate"])]
-        if gate.deadline_us is None or closed.ts < gate.deadline_us or data["outcome"] == "edited":
-            return False
-        later = (each for each in gates.values() if each.opened.seq > closed.seq)
-        return is_decided(closed) and any((each.rule, each.task) == (gate.rule, gate.task) for each in later)
-
-    def _clock_us(self) -> int:
-        """The clock of gates, for whoever stands at one. In a phase that was cut it goes on as soon as all is done that was done
-        before a gate expired: whoever looks only afterwards may be held up at another one by then."""
-        closed = (each for each in self._closings if each.data["expired"] and each.seq > self._expired)
-        due = next((each for each in closed if self._until.phase.first <= each.seq <= self._until.phase.last), None)
-        if due is None or not self._until.phase.cut or not self._until.has_done(self._done_before(due.seq)):
-            return self._now_us
-        here = self._memory.select(Query(run=self._run, kind="gate.opened"))
-        deadlines = (each.data["deadline_us"] for each in here if each.data["gate"] == due.data["gate"])
-        self._expired = due.seq
-        self._put_forward(max((each for each in deadlines if isinstance(each, int)), default=0))
-        return self._now_us
-
-    def _done_before(self, seq: int) -> Counter[Deed]:
-        """What the record has before an entry; asked for many times, one entry after the other."""
-        if self._before[0] != seq:
-            self._before = seq, deeds(entry for entry in self._kept if entry.seq < seq)
-        return self._before[1]
-
-    def _put_forward(self, now_us: int) -> None:
-        if now_us > self._now_us:
-            self._now_us = now_us
-            self._words += 1
-
-    def _opened_of(self, entries: Iterable[Entry]) -> list[str]:
-        """The gates of these entries that are open here, or were."""
-        opened = {str(entry.data["gate"]) for entry in self._memory.select(Query(run=self._run, kind="gate.opened"))}
-        return [gate for gate in dict.fromkeys(str(each.data["gate"]) for each in entries) if gate in opened]
 
     def _lose(self, phase: Phase) -> None:
         """Count the calls that a crash swallowed in a phase. What was lost when it was cut is lost from then on."""
@@ -325,10 +262,10 @@ class _Rerun:
     async def _gone_through(self, engine: Engine, recorder: Recorder) -> str:
         """Drive to the end of a phase, or to where the recorded run was cut in it."""
         while True:
-            words = self._words
+            words = self._gates.words
             driving = asyncio.ensure_future(engine.drive(self._run))
             over = asyncio.ensure_future(self._until.over())
-            beside = [asyncio.ensure_future(each) for each in (self._order.kept(), self._people(recorder))]
+            beside = [asyncio.ensure_future(each) for each in (self._order.kept(), self._gates.people(recorder))]
             try:
                 await asyncio.wait({driving, over}, return_when=asyncio.FIRST_COMPLETED)
                 if not driving.done():
@@ -340,69 +277,9 @@ class _Rerun:
                     each.cancel()
                 await asyncio.gather(driving, over, *beside, return_exceptions=True)
             if ended.state == "waiting":
-                await self._decide(recorder, ended.gates)
-            if ended.state != "waiting" or words == self._words:
+                await self._gates.decide(recorder, ended.gates)
+            if ended.state != "waiting" or words == self._gates.words:
                 return ended.state
-
-    async def _people(self, recorder: Recorder) -> None:
-        """Hand over what people decided as soon as a gate is open: others may wait for whoever stands there."""
-        gates: dict[str, Gate] = {}
-        seen = -1
-        while self._closings:
-            await asyncio.sleep(LOOK_S)
-            # Behind what the look before has seen: a run may have thousands of tasks, and there are a hundred looks a second.
-            for entry in self._memory.select(Query(run=self._run, after=seen)):
-                seen = entry.seq
-                if entry.kind in OF_GATES:
-                    take_gate(gates, entry)
-            await self._decide(recorder, [gate.id for gate in gates.values() if gate.closed is None], beside=True)
-
-    def _closed(self, gates: Sequence[str], beside: bool) -> list[Entry]:
-        """Where the recorded run closed these gates in this phase, for what people decided or because they were silent.
-
-        In a phase that was cut they are closed one after another; and where others work `beside` them, not before all is done
-        that was done before: whoever comes to where it was cut holds the others up.
-        """
-        closed = [entry for entry in self._closings if entry.data["gate"] in gates]
-        closed = [entry for entry in closed if entry.seq <= self._until.phase.last and is_decided(entry)]
-        if not self._until.phase.cut or not closed:
-            return closed
-        before = deeds(entry for entry in self._kept if entry.seq < closed[0].seq)
-        return closed[:1] if not beside or self._until.has_done(before) else []
-
-    async def _decide(self, recorder: Recorder, gates: Sequence[str], *, beside: bool = False) -> None:
-        """Hand over what people decided at these gates and the recorded run heard in this phase."""
-        closed = self._closed(gates, beside)
-        if not closed:
-            return
-        because = {seq for entry in closed for seq in entry.causes}
-        opened = {str(e.data["gate"]): e for e in self._memory.select(Query(run=self._run, kind="gate.opened"))}
-        heard = {
-            (e.data["gate"], e.actor, e.data["decision"])
-            for e in self._memory.select(Query(run=self._run, kind="gate.decided"))
-        }
-        for entry in self._entries:
-            data: Any = entry.data
-            if entry.kind != "gate.decided" or entry.seq not in because:
-                continue
-            # Here it is bound to what is shown now, at a clock that stands still: whether it counted is told by the record.
-            if not is_bound(self._progress.gates[data["gate"]], entry):
-                continue
-            if (data["gate"], entry.actor, data["decision"]) in heard:
-                continue
-            fact = GateDecided(
-                gate=data["gate"],
-                decision=data["decision"],
-                shown=tuple(opened[data["gate"]].data["shown"]),
-                authenticated=data["authenticated"],
-                edit=self._reader.body(entry, "edit"),
-            )
-            cause = opened[data["gate"]].seq
-            await recorder.record(fact, actor=entry.actor, run=self._run, causes=[cause])
-            self._words += 1
-        # The clock of gates stands still but for those whose time was over.
-        over = [opened[entry.data["gate"]].data["deadline_us"] for entry in closed if self._is_late(entry)]
-        self._put_forward(max(over, default=0))
 
     async def _cancel(self, recorder: Recorder) -> None:
         requested = (await asyncio.to_thread(self._so_far)).requested
