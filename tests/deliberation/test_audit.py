@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deliberating import PANEL, Play, fails, play, rules, some_plays, turn, usual, verdict
+from deliberating import PANEL, Heard, Play, fails, play, rules, some_plays, turn, usual, verdict
 from hansard.deliberation.documents.breach import Breach
-from hansard.deliberation.protocol.audit import breaches
+from hansard.deliberation.protocol.audit import CUT_SHORT, FROM_OUTSIDE, breaches
 from hansard.deliberation.protocol.moves import Stopped
 
 requirement = pytest.mark.requirement
 Messages = list[dict[str, Any]]
+LOST = {"agent_id": "cyd", "provider": "fake", "kind": "auth_failure", "message": "no"}
 
 
 def audited(session: Play, change: Callable[[Messages], object] = lambda _: None, **outcome: Any) -> list[Breach]:
@@ -112,6 +113,56 @@ def test_the_last_round_of_a_termination_is_the_one_that_the_rules_opened(sessio
         assert [found.path for found in ended_in(session, each)] == ["/outcome/termination_artifact/final_round"]
 
 
+@pytest.mark.parametrize(
+    ("reason", "who", "rounds"),
+    [
+        ("provider_unrecoverable", "ada", {1}),
+        ("schema_error", "ada", {1}),
+        # Whom a selector asked.
+        ("provider_unrecoverable", "chair", {0}),
+        ("provider_unrecoverable", None, {1}),
+        ("schema_error", None, {1}),
+        ("budget_exceeded", None, {1}),
+        ("user_cancel", None, {0, 1}),
+        ("timeout", None, {0, 1}),
+    ],
+)
+def test_where_nobody_spoke_the_first_round_was_opened_if_somebody_of_the_panel_was_asked(
+    reason: str, who: str | None, rounds: set[int]
+) -> None:
+    kind = "malformed_response" if reason == "schema_error" else "auth_failure"
+    failure = {"last_provider_failure": {**LOST, "agent_id": who, "kind": kind}} if who else {}
+    state, [problem] = play(rules(), [fails()]).machine.state, play(rules(), [fails()]).messages()
+
+    def accepted(panel: tuple[str, ...] | None, unopened: frozenset[str]) -> set[int]:
+        endings = [{"reason": reason, "final_round": round, **failure} for round in range(3)]
+        outcomes = [{"kind": "termination", "termination_artifact": ending} for ending in endings]
+        course = [breaches(state.rules, panel, [problem], each, unopened=unopened) for each in outcomes]
+        return {round for round, found in enumerate(course) if not found}
+
+    assert accepted(PANEL, FROM_OUTSIDE) == rounds
+    assert accepted(PANEL, CUT_SHORT) == (rounds if who else {0, 1})
+    # Where no panel may sit, nobody of it was asked.
+    assert accepted(None, CUT_SHORT) == (set() if who == "ada" else {0})
+
+
+@pytest.mark.parametrize("reason", ["user_cancel", "timeout", "budget_exceeded"])
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_what_is_noted_as_a_round_opens_tells_that_it_was_opened(reason: str, is_noted: bool) -> None:
+    answers: list[Heard] = [turn("ben", "cyd"), turn(), turn(), fails("auth_failure"), verdict()]
+    session = play(rules(on_agent_failure="continue_without"), [*answers, fails("auth_failure")])
+    messages = session.messages()[:6]
+    assert [each["type"] for each in messages[4:]] == ["panel_contraction", "coordination_turn"]
+    assert messages[1]["schema_failure"]
+    if not is_noted:
+        del messages[1]["schema_failure"]
+    state = session.machine.state
+    for round in range(4):
+        ending = {"reason": reason, "final_round": round}
+        found = breaches(state.rules, PANEL, messages, {"kind": "termination", "termination_artifact": ending})
+        assert (found == []) == (round == 1 + is_noted)
+
+
 @requirement("R-4.5-5")
 @pytest.mark.parametrize(("reason", "missed"), [("user_cancel", False), ("timeout", False), ("schema_error", True)])
 def test_what_was_decided_before_the_call_that_failed_is_noted(reason: str, missed: bool) -> None:
@@ -120,9 +171,6 @@ def test_what_was_decided_before_the_call_that_failed_is_noted(reason: str, miss
     ending = {"reason": reason, "final_round": 1}
     found = audited(session, lambda m: m[1].pop("schema_failure"), kind="termination", termination_artifact=ending)
     assert [each.rule for each in found] == (["R-4.5-5"] if missed else [])
-
-
-LOST = {"agent_id": "cyd", "provider": "fake", "kind": "auth_failure", "message": "no"}
 
 
 @requirement("R-4.9-4")

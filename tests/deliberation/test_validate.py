@@ -1,18 +1,23 @@
 """Validation of whole directories: ours pass, and every row of the tamper matrix is seen even where there is no seal."""
 
+import asyncio
 import json
 import os
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import symposium
-from deliberating import PANEL, Heard, Room, config, fails, says, scripted, synthesis, turn, verdict
+from deliberating import PANEL, Heard, Room, config, fails, says, script, scripted, synthesis, turn, verdict
 from hansard.deliberation.documents import Config
 from hansard.deliberation.documents.reading import MAX_BYTES
+from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
+from hansard.domain.exchange import Completion, Exchange
+from hansard.providers.scripted import Scripted
 
 requirement = pytest.mark.requirement
 ANSWERS: list[Heard] = [
@@ -236,6 +241,51 @@ async def test_a_termination_that_was_made_up_is_seen(tmp_path: Path) -> None:
         folder, "artifact.json", lambda a: a.update(outcome={"kind": "termination", "termination_artifact": made_up})
     )
     assert directory_breaches(folder)
+
+
+def ended_in(folder: Path, round: int) -> list[str]:
+    """What is said of a directory in which another round is told as the last one."""
+    rewritten(folder, "artifact.json", lambda a: a["outcome"]["termination_artifact"].update(final_round=round))
+    return [each.path for each in directory_breaches(folder)]
+
+
+@pytest.mark.parametrize("asked", [1, 4, 5])
+async def test_a_session_that_was_cancelled_ended_in_the_round_in_which_somebody_was_asked_last(
+    asked: int, tmp_path: Path
+) -> None:
+    cancel, calls = asyncio.Event(), count(1)
+
+    class Host(Scripted):
+        async def complete(self, exchange: Exchange) -> Completion:
+            if next(calls) == asked:
+                cancel.set()
+                await asyncio.sleep(60)
+            return await super().complete(exchange)
+
+    spoken = Host(neutral_script(script([turn(), turn(), turn(), verdict(), turn()])), id="fake")
+    sitting = await Room().hold(config(), spoken, runs=tmp_path, cancel=cancel)
+    assert sitting.reason == "user_cancel"
+    last = 2 if asked == 5 else 1
+    (tmp_path / "s-1" / "seal.json").unlink()
+    wrong = "/outcome/termination_artifact/final_round"
+    assert [wrong in ended_in(tmp_path / "s-1", round) for round in range(4)] == [each != last for each in range(4)]
+
+
+async def test_a_session_whose_panel_was_asked_and_never_answered_ended_in_its_first_round(tmp_path: Path) -> None:
+    artifact = (await Room().hold(config(), [fails("auth_failure")])).artifact
+    assert artifact_breaches(artifact) == []
+    artifact["outcome"]["termination_artifact"]["final_round"] = 0
+    assert [each.path for each in artifact_breaches(artifact)] == ["/outcome/termination_artifact/final_round"]
+    del artifact["outcome"]["termination_artifact"]["last_provider_failure"]
+    assert artifact_breaches(artifact)
+
+
+async def test_a_session_that_ended_over_its_configuration_opened_no_round() -> None:
+    data = config().as_data()
+    data["selector"]["coordinator_agent"] = "ada"
+    artifact = (await Room().hold(Config.parse(data), [turn()])).artifact
+    artifact["outcome"]["termination_artifact"]["final_round"] = 1
+    assert [each.path for each in artifact_breaches(artifact)] == ["/outcome/termination_artifact/final_round"]
 
 
 @requirement("R-4.1-4", "R-8.1-2")

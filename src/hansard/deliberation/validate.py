@@ -17,6 +17,7 @@ from hansard.deliberation.documents.transcript import seated
 from hansard.deliberation.inventory import (
     ARTIFACT,
     CONFIG,
+    EVENTS,
     JOURNAL,
     MANIFEST,
     SEAL,
@@ -24,9 +25,10 @@ from hansard.deliberation.inventory import (
     read_file,
     seal_breaches,
 )
-from hansard.deliberation.protocol.audit import breaches
+from hansard.deliberation.protocol.audit import CUT_SHORT, FROM_OUTSIDE, breaches
 from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.selector import RULE, checked
+from hansard.domain.council import SessionEnded
 from hansard.domain.strict_json import read_json
 from hansard.errors import HansardError, Unavailable, UsageError, plainly
 
@@ -43,10 +45,22 @@ def artifact_breaches(
         return found
     assert isinstance(data, Mapping)
     transcript = [_golden(message) for message in data["canonical_transcript"]]
-    told, flat = seated(artifact, panel), artifact.canonical_transcript[0].parent_id is ABSENT
+    flat = artifact.canonical_transcript[0].parent_id is ABSENT
     # Nobody is asked anything under a configuration that breaks them [A-12].
-    wrong = config_breaches(artifact.config) if len(transcript) > 1 else []
-    return [*found, *wrong, *breaches(Rules.of(artifact.config), told, transcript, data["outcome"], flat=flat)]
+    wrong, has_begun = config_breaches(artifact.config), len(transcript) > 1
+    told = None if wrong and not has_begun else seated(artifact, panel)
+    unopened = _unopened(artifact, is_chosen=panel is not None)
+    course = breaches(Rules.of(artifact.config), told, transcript, data["outcome"], flat=flat, unopened=unopened)
+    return [*found, *(wrong if has_begun else []), *course]
+
+
+def _unopened(artifact: Artifact, *, is_chosen: bool) -> frozenset[str]:
+    """For what a session may have ended before its first round: once a panel is chosen, for nothing that this one did; and nobody
+    is asked for one but by a selector that is a model.
+    """
+    if is_chosen:
+        return FROM_OUTSIDE
+    return CUT_SHORT if artifact.config.selector.strategy == "llm" else CUT_SHORT - {"provider_unrecoverable"}
 
 
 def directory_breaches(folder: Path, *, recorded: bytes | None = None) -> list[Breach]:
@@ -62,6 +76,7 @@ def directory_breaches(folder: Path, *, recorded: bytes | None = None) -> list[B
         *artifact_breaches(artifact, panel=panel, manifest=manifest, config=config),
         *_selection(artifact, selection),
         *_journal(folder, artifact),
+        *_last_round(folder, artifact),
         *sealed,
     ]
 
@@ -98,6 +113,25 @@ def _journal(folder: Path, artifact: Any) -> list[Breach]:
         return [_breach(JOURNAL, "is not the transcript of the artifact", "S-7.3-1")]
     # Only of a session that was cut short it may be.
     return [_breach(JOURNAL, "ends in the middle of a line, and the session is over", "S-7.3-1")] if torn else []
+
+
+def _last_round(folder: Path, artifact: Any) -> list[Breach]:
+    """In which round a session ended, as the log of its calls says: where it was cancelled, or a cap ended it, messages alone may
+    leave that open [A-13].
+    """
+    try:
+        ending = Artifact.parse(artifact).outcome.termination_artifact
+        _, _, last = read_file(folder / EVENTS).rstrip(b"\n").rpartition(b"\n")
+        event = read_json(last, where=EVENTS)
+    except Unavailable:
+        raise
+    except (HansardError, OSError, ValueError):
+        return []
+    told = event.get("rounds") if isinstance(event, Mapping) and event.get("event") == SessionEnded.KIND else None
+    if ending is None or told is None or same_json(told, ending.final_round):
+        return []
+    message = f"must be {told!r:.20}, as {EVENTS} has it"
+    return [Breach(document="Artifact", path="/outcome/termination_artifact/final_round", rule="§5.8", message=message)]
 
 
 def same_json(one: object, other: object) -> bool:

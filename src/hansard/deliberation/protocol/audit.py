@@ -4,7 +4,7 @@ Takes messages as JSON data that has passed the schema. What only the driver cou
 a transcript: a cap that was breached by failed calls alone cannot be shown here, one that the messages breach can.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hansard.deliberation.documents.breach import Breach
@@ -40,18 +40,27 @@ _RULE_OF = {
 }
 _ANNOTATIONS = {"suggested_followups": "R-4.5-4", "dropped_deferred": "R-4.6-4", "schema_failure": "R-4.5-5"}
 _FAILURES = frozenset({"provider_unrecoverable", "schema_error"})
-_CUT_SHORT = frozenset({"budget_exceeded", "timeout", "user_cancel", "provider_unrecoverable", "schema_error"})
+CUT_SHORT = frozenset({"budget_exceeded", "timeout", "user_cancel", "provider_unrecoverable", "schema_error"})
+FROM_OUTSIDE = frozenset({"timeout", "user_cancel"})
+"""What may end a session at any moment: the clock and the host."""
 
 
 def breaches(
-    rules: Rules, panel: Sequence[str], transcript: Sequence[Json], outcome: Json, *, flat: bool = False
+    rules: Rules,
+    panel: Sequence[str] | None,
+    transcript: Sequence[Json],
+    outcome: Json,
+    *,
+    flat: bool = False,
+    unopened: Collection[str] = CUT_SHORT,
 ) -> list[Breach]:
     """Every rule of the course of a session that this transcript, with this outcome, did not keep.
 
-    In a `flat` one, whoever leaves the panel does so at depth 0 and under no message, wherever he failed.
+    A panel of None never sat. In a `flat` transcript, whoever leaves the panel does so at depth 0 and under no message, wherever
+    he failed. `unopened` are the reasons for which this session may have ended before its first round.
     """
-    walk = _Walk(rules, transcript, flat=flat)
-    walk.follow(tuple(panel))
+    walk = _Walk(rules, transcript, flat=flat, unopened=unopened)
+    walk.follow(panel)
     if not walk.found:
         ending = outcome.get("termination_artifact")
         walk.compare_annotations(cut_short=ending is not None and ending["reason"] not in _FAILURES)
@@ -62,22 +71,22 @@ def breaches(
 class _Walk:
     """The machine's way along the transcript, up to the first message that it would not have written."""
 
-    def __init__(self, rules: Rules, transcript: Sequence[Json], *, flat: bool) -> None:
+    def __init__(self, rules: Rules, transcript: Sequence[Json], *, flat: bool, unopened: Collection[str]) -> None:
         self.machine = Machine(rules)
         self.transcript = transcript
-        self.flat = flat
+        self.flat, self.unopened = flat, unopened
         self.ordinals = {message["id"]: ordinal for ordinal, message in enumerate(transcript)}
         self.found: list[Breach] = []
         self.at = 0
         self.step: Step | None = None
 
-    def follow(self, panel: tuple[str, ...]) -> None:
+    def follow(self, panel: Sequence[str] | None) -> None:
         step = self.machine.begin(Reading())
         while self._compare(step):
             self.step = step
             match step.move:
-                case Select():
-                    step = self.machine.send(Selected(reading=Reading(), panel=panel))
+                case Select() if panel is not None:
+                    step = self.machine.send(Selected(reading=Reading(), panel=tuple(panel)))
                 case Pause():
                     step = self.machine.send(Rested(reading=Reading()))
                 case Ask() as ask if self.at < len(self.transcript):
@@ -157,7 +166,7 @@ class _Walk:
                 # Cancellation, the clock and failed calls, which no transcript shows, come before what a verdict says.
                 wanted = {reason, "user_cancel", "timeout", "budget_exceeded"}
             case _:
-                wanted = set(_CUT_SHORT)
+                wanted = set(CUT_SHORT)
         if said not in wanted:
             rule = "R-4.8-4" if "synthesis" in (said, *wanted) else "R-4.1-5"
             message = f"the rules end this session with {' or '.join(sorted(wanted))}, not with {said}"
@@ -167,14 +176,29 @@ class _Walk:
             self._compare_failure(outcome["termination_artifact"])
 
     def _compare_round(self, ending: Json) -> None:
-        """A round that is over may have been the last one, or a call failed in the next [A-13]."""
-        reached, opened = self.transcript[-1]["round"], self.machine.state.round
-        # A panel that never sat leaves the same transcript as one of which nobody answered.
-        may_be_over = not reached or ending["reason"] not in _FAILURES
-        wanted = {reached, opened} if may_be_over else {opened}
+        wanted = self._last_rounds(ending)
         if ending["final_round"] not in wanted:
             message = f"must be {' or '.join(map(str, sorted(wanted)))}, the last round that was opened"
             self._ending_breach("final_round", "§5.8", message)
+
+    def _last_rounds(self, ending: Json) -> set[int]:
+        """The rounds that may have been the last one: that of the last message, or one behind it of which no message is left [A-13]."""
+        reached, opened = self.transcript[-1]["round"], self.machine.state.round
+        reason, failure = ending["reason"], ending.get("last_provider_failure")
+        if not reached and failure is not None:
+            # A panel is asked before its coordinator: he was asked by a selector.
+            return {reached if failure["agent_id"] == self.machine.state.rules.coordinator else opened}
+        if not reached:
+            return {reached, opened} if reason in self.unopened else {opened}
+        if reason in _FAILURES:
+            return {opened}
+        if reached < opened and self.step and self.step.amended:
+            # What is due and cannot be routed any more is noted as the round opens.
+            return {opened if all(map(self._is_noted, self.step.amended)) else reached}
+        return {reached, opened}
+
+    def _is_noted(self, draft: Draft) -> bool:
+        return len(self.transcript[draft.ordinal].get("schema_failure") or ()) == len(draft.schema_failure)
 
     def _compare_failure(self, ending: Json) -> None:
         """The failure that the session is said to have ended with is one of whom the rules asked last, and leads to the reason."""
