@@ -29,6 +29,7 @@ from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
+from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.exchange import RETRYABLE, ErrorKind
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
@@ -276,6 +277,24 @@ def config(panel: Sequence[str] = PANEL, *, budget: dict[str, Any] | None = None
             },
             "runtime": runtime,
         }
+    )
+
+
+def configured(given: Rules) -> Config:
+    """A configuration that asks for these rules."""
+    return config(
+        budget={
+            "max_total_tokens": given.max_total_tokens,
+            "max_total_cost_usd": given.max_total_cost_usd_nano / NANO_PER_USD,
+            "max_rounds": given.max_rounds,
+            **({"per_agent_token_budget": dict(given.agent_tokens)} if given.agent_tokens else {}),
+        },
+        max_branch_depth=given.max_branch_depth,
+        max_deferred_queue_length=given.max_queue,
+        max_deferred_drains_per_round=given.drains_per_round,
+        on_agent_failure=given.on_agent_failure,
+        per_agent_retry_budget=given.retries,
+        synthesize_on_terminate=given.synthesize_on_terminate,
     )
 
 

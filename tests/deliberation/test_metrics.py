@@ -13,7 +13,10 @@ from deliberating import (
     Play,
     Room,
     config,
+    configured,
     fails,
+    play,
+    rules,
     script,
     some_plays,
     synthesis,
@@ -148,11 +151,37 @@ async def test_a_request_whose_target_left_before_it_was_due_stood_in_the_queue(
     assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == 1
 
 
-@requirement("R-7.9-10")
-@given(some_plays(), st.booleans())
-def test_the_transcript_tells_how_many_waited_at_most(session: Play, as_the_reference: bool) -> None:
-    given = session.machine.state.rules
-    again, lengths = Machine(given), [0]
+@pytest.mark.parametrize(
+    ("answers", "retries"),
+    [
+        # Without retries no call can have failed before an answer, and what is told of does not breach the cap.
+        ([turn("ben", "cyd"), turn(), fails("network", tokens=100)], 0),
+        # Nor does an answer that took nothing, whatever failed before it.
+        ([turn("ben", "cyd"), fails("network", tokens=30), turn(tokens=0), fails("network", tokens=100)], 1),
+    ],
+)
+async def test_what_was_asked_before_an_answer_that_cannot_have_breached_the_cap_stood_in_the_queue(
+    answers: list[Heard], retries: int
+) -> None:
+    given = config(budget={"max_total_tokens": 50}, per_agent_retry_budget=retries)
+    sitting = await Room().hold(given, answers)
+    assert sitting.reason == "budget_exceeded"
+    assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == 1
+
+
+async def test_two_sessions_of_one_transcript_are_told_by_no_artifact_and_have_the_shorter_queue() -> None:
+    lost, cap = fails("network", tokens=30), {"max_total_tokens": 50}
+    cut: list[Heard] = [turn("ben", "cyd", tokens=10), lost, turn(tokens=15)]
+    decided: list[Heard] = [turn("ben", "cyd", tokens=10), turn(tokens=15), lost]
+    sittings = [await Room().hold(config(budget=cap), answers) for answers in (cut, decided)]
+    assert [waited(play(rules(max_total_tokens=50), answers)) for answers in (cut, decided)] == [0, 1]
+    assert sittings[0].artifact == sittings[1].artifact
+    assert metrics_of(sittings[0].artifact)["deferred_queue_length_max"] == 0
+
+
+def waited(session: Play) -> int:
+    """How many requests waited at most, by the queue of the machine itself."""
+    again, lengths = Machine(session.machine.state.rules), [0]
     step, heard = again.begin(Reading()), iter(session.heard)
     while again.outcome is None:
         match step.move:
@@ -163,16 +192,22 @@ def test_the_transcript_tells_how_many_waited_at_most(session: Play, as_the_refe
             case _:
                 step = again.send(next(heard))
         lengths.append(len(again.state.queue))
-    messages = session.messages()
+    return max(lengths)
+
+
+@requirement("R-7.9-10")
+@given(some_plays(), st.booleans())
+def test_the_transcript_tells_how_many_waited_at_most(session: Play, as_the_reference: bool) -> None:
+    given, messages = session.machine.state.rules, session.messages()
+    may_have_failed = given.retries or any(each["type"] == "panel_contraction" for each in messages)
     # What a failed call took, or an answer, may have ended it: which, no transcript says.
-    assume(session.reason != "budget_exceeded" or messages[-1]["type"] != "branch_turn")
+    assume(session.reason != "budget_exceeded" or messages[-1]["type"] != "branch_turn" or not may_have_failed)
     for message in messages if as_the_reference else []:
         if message["type"] == "panel_contraction":
             message["branch_depth"] = 0
             del message["parent_id"]
-    runtime = {"runtime": {"max_deferred_drains_per_round": given.drains_per_round}}
     reason = None if session.reason == "synthesis" else session.reason
-    assert longest_queue(messages, runtime, reason) == max(lengths)
+    assert longest_queue(messages, configured(given).as_data(), reason) == waited(session)
 
 
 async def test_an_answer_to_a_message_that_is_not_there_has_no_figures() -> None:

@@ -3,7 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hansard.deliberation.documents.config import RuntimeConfig
+from hansard.deliberation.documents.config import Config, RuntimeConfig
+from hansard.deliberation.protocol.moves import Spent
+from hansard.deliberation.protocol.rules import Rules
+from hansard.deliberation.protocol.state import State, gate
+from hansard.domain.budget import in_nano
 
 Json = Mapping[str, Any]
 
@@ -12,7 +16,7 @@ def longest_queue(messages: Sequence[Json], config: Json, reason: str | None) ->
     """How many requests waited at most. `reason` is that of the termination, where the session ended with one."""
     drains = RuntimeConfig.parse(config["runtime"]).knobs.max_deferred_drains_per_round
     places = {message["content"]["agent_id"]: at for at, message in enumerate(messages) if _is_loss(message)}
-    undecided = _undecided(messages, reason)
+    undecided = _undecided(messages, config, reason)
     length = longest = round = 0
     for at, message in enumerate(messages):
         if message["round"] != round:
@@ -42,11 +46,11 @@ def _place(places: Mapping[str, int], agent: object) -> int:
     return places.get(agent, -1) if isinstance(agent, str) else -1
 
 
-def _undecided(messages: Sequence[Json], reason: str | None) -> int | None:
+def _undecided(messages: Sequence[Json], config: Json, reason: str | None) -> int | None:
     """The turn in which the session ended, before it was decided on what was asked there.
 
     What an answer took may have ended the session at once; or what a failed call behind it took, which no transcript shows:
-    then it was decided, and only a note tells. The clock and the host end calls that are under way, and no answers.
+    then it was decided, and a note may tell. The clock and the host end calls that are under way, and no answers.
     """
     turns = [at for at, message in enumerate(messages) if message["type"] == "primary_turn"]
     if not turns:
@@ -57,7 +61,24 @@ def _undecided(messages: Sequence[Json], reason: str | None) -> int | None:
         return last
     answer = _answer(messages, last)
     is_cut = reason == "budget_exceeded" and len(behind) == 1 and answer is not None and answer["type"] == "branch_turn"
-    return last if is_cut and not _is_noted(messages, last) else None
+    return last if is_cut and not _is_noted(messages, last) and _may_have_breached(messages, config) else None
+
+
+def _may_have_breached(messages: Sequence[Json], config: Json) -> bool:
+    """Whether the last message can be what has breached a cap: with the others, or with calls that failed before it. One of
+    these alone would have ended the session before it.
+    """
+    rules = Rules.of(Config.parse(config))
+    state, spent = State(rules=rules), _spent(messages[-1])
+    for message in messages:
+        state.spend(message["speaker"], _spent(message))
+    may_have_failed = any(_is_loss(each) or rules.retries_of(each["speaker"]) for each in messages[1:])
+    return gate(state) is not None or (may_have_failed and bool(spent.tokens or spent.cost_usd_nano))
+
+
+def _spent(message: Json) -> Spent:
+    usage = message["usage"]
+    return Spent(tokens=usage["total_tokens"], cost_usd_nano=in_nano(usage["cost_usd"]))
 
 
 def _is_noted(messages: Sequence[Json], at: int) -> bool:
