@@ -150,7 +150,7 @@ class Runs(RecordedRuns):
         if config.context:
             config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
         requested = RunRequested(
-            mode="single" if lane is not None else mode_of(mode, plan, lane),  # type: ignore[arg-type]
+            mode="plan" if plan is not None else "single" if lane is not None else mode,  # type: ignore[arg-type]
             surface=surface,
             request=Body.text(request),
             plan=Body.json(plan_json) if plan_json else None,
@@ -448,5 +448,7 @@ def _readable(config: RunConfig) -> bytes:
 
 
 def mode_of(mode: str, plan: object, lane: str | None) -> str:
-    """How the plan of a run comes about: who names a lane brings one, too."""
+    """What makes the plan of a run, and so who may be asked and needs a price: nobody where it is brought, or a lane is named.
+    The record calls the latter `single`: its plan is one task.
+    """
     return mode if plan is None and lane is None else "plan"
