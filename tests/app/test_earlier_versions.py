@@ -6,6 +6,7 @@ Each lies in `tests/data/earlier` as its version left it, under the day of that 
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def said(folder: Path, *words: object, code: int = 0) -> str:
     return done.stdout
 
 
-def runs_of(folder: Path) -> dict[str | None, dict[str, str]]:
+def runs_of(folder: Path) -> dict[str | None, dict[str, Any]]:
     return {run["request"]: run for run in json.loads(said(folder, "runs", "list", "--json"))}
 
 
@@ -49,6 +50,7 @@ def test_it_verifies_to_the_last_body_under_its_pin(record: Path) -> None:
 def test_every_run_of_it_is_listed_and_shown_as_it_ended(record: Path) -> None:
     runs = runs_of(record)
     assert {request: run["state"] for request, run in runs.items()} == ENDED | LEFT
+    assert {runs[request]["spent"]["priced"] for request in ENDED if request is not REDACTED} == {None}
     for run in runs.values():
         assert run["run"] in said(record, "runs", "show", run["run"])
 

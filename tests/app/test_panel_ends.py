@@ -60,6 +60,7 @@ def check_sums(d: Desk, run: str) -> None:
     folded = progress_of(run, d.entries(run)).spent
     assert (last["calls"], last["tokens"], last["cost_usd_nano"]) == (folded.calls, folded.tokens, folded.cost_usd_nano)
     assert (shown.calls, shown.tokens, shown.cost_usd_nano) == (folded.calls, folded.tokens, folded.cost_usd_nano)
+    assert last["priced"] == shown.priced == folded.priced
 
 
 @pytest.mark.parametrize(
@@ -368,3 +369,16 @@ async def test_a_limit_of_money_holds_for_a_panel_where_nobody_knows_the_price_a
     assert len(voices.calls) == 6
     assert one(d.entries(run, "run.ended")).data["cost_usd_nano"] == 12_000_000
     check_sums(d, run)
+
+
+async def test_that_nobody_knows_the_price_of_a_panel_is_said_at_the_end_of_its_run_whenever_its_driver_dies() -> None:
+    d = desk(Answers(), Unpriced(agreeing, unmetered=False), settings=bench())
+    run = (await d.run("x", plan=plan(task("a")), wishes=LANES)).run
+    assert one(d.entries(run, "run.ended")).data["priced"] is False
+    told = set()
+    for again, voices in cut(d, run, agreeing, bench()):
+        await again.runs.resume(run)
+        check_sums(again, run)
+        told.add((bool(voices.calls), one(again.entries(run, "run.ended")).data["priced"]))
+    # Of what the first driver asked nobody knows the price, also where everything else has one.
+    assert {(True, True), (True, False), (False, False)} <= told

@@ -622,6 +622,8 @@ def test_models_without_a_price_are_named_wherever_the_money_of_a_session_is_tol
         done = hansard(tmp_path, "deliberate", "What?", "--provider", name, "--ensemble")
         assert (done.returncode, told in done.stdout) == (0, True), done
         assert told.strip() in hansard(tmp_path, "runs", "show", "last").stdout
+        assert ("tokens  no price is known  " in hansard(tmp_path, "runs", "list").stdout) == unknown
+        assert listed(tmp_path)[0]["spent"]["priced"] is not unknown
         assert json.loads(hansard(tmp_path, "runs", "show", "last", "--json").stdout)["unpriced"] == (
             ["house-blend"] if unknown else []
         )

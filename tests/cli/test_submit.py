@@ -359,6 +359,10 @@ def test_a_model_without_a_price_is_named_beside_what_was_spent(run: Run, place:
         assert f"tokens, {said}, " in run("runs", "show", "last")[1]
         assert ("no price is known of house-blend" in run("runs", "page", "last")[1]) == (provider == "billed")
     assert json.loads(run("runs", "show", "last", "--json")[1])["unpriced"] == []
+    free, billed = run("runs", "list")[1].splitlines()
+    assert re.search(r" tokens  \$0 +x$", free)
+    assert billed.endswith(" tokens  no price is known  x")
+    assert [view["spent"]["priced"] for view in json.loads(run("runs", "list", "--json")[1])] == [True, False]
 
 
 def test_flags_say_who_looks_at_the_answer_and_what_is_told_along(run: Run, place: Path) -> None:

@@ -355,6 +355,18 @@ def test_a_session_that_has_gone_on_often_enough_has_no_form_that_would_be_refus
         assert "An answer is not enough here: this deliberation has gone on 1 times" in text
 
 
+def test_a_run_whose_price_nobody_knows_is_not_listed_as_free(tmp_path: Path) -> None:
+    billed = f"[providers.billed]\nkind = 'command'\nargv = ['{sys.executable}', 'echo.py', '0']\nunmetered = false\n"
+    with serving(place(tmp_path, more=billed), "--provider", "quick") as daemon:
+        daemon.submit(wait=30)
+        cells = r'data-label="US\$" class="number">([^<]*)<'
+        visitor = Visitor(daemon)
+        assert re.findall(cells, visitor.text("/dashboard/")) == ["0"]
+        daemon.submit(wait=30, provider="billed")
+        assert re.findall(cells, visitor.text("/dashboard/")) == ["no price is known", "0"]
+        assert [run["spent"]["priced"] for run in daemon.get("/v1/runs").json()] == [False, True]
+
+
 def test_a_run_page_of_a_deliberation_leads_to_its_own_page(visitor: Visitor, debated: str) -> None:
     said = visitor.see(f"/dashboard/runs/{debated}")
     assert said.headers["location"] == f"/dashboard/deliberations/{debated}"

@@ -26,6 +26,14 @@ def price_basis(view: View) -> str:
     return f"an estimate unless billed{unknown}"
 
 
+def sum_known(spent: View, sign: str = "") -> str:
+    """What a row of a list says of money. A sum that lacks what nobody knows the price of is not shown as the cost."""
+    said = f"{sign}{usd(spent['cost_usd_nano'])}"
+    if spent["priced"] is not False:
+        return said
+    return f"{said} or more" if spent["cost_usd_nano"] else "no price is known"
+
+
 def encoded(view: Any) -> bytes:
     """A view as JSON on one line."""
     if _dump is not None:

@@ -31,22 +31,25 @@ def of_limit(unit: str, spent: int, limit: int) -> str:
 
 @value
 class Spend:
-    """Calls, tokens, money and time used so far."""
+    """Calls, tokens, money and time used so far. It is not priced where nobody knows what one of the calls cost."""
 
     calls: int = 0
     tokens: int = 0
     cost_usd_nano: int = 0
     elapsed_us: int = 0
+    priced: bool = True
 
     def plus(self, completion: Completion, took_us: int = 0) -> "Spend":
-        return self.more(1, completion.usage.total, completion.cost.usd_nano, took_us)
+        cost = completion.cost.usd_nano
+        return self.more(1, completion.usage.total, cost, took_us, priced=completion.is_priced)
 
-    def more(self, calls: int, tokens: int, cost_usd_nano: int, took_us: int = 0) -> "Spend":
+    def more(self, calls: int, tokens: int, cost_usd_nano: int, took_us: int = 0, *, priced: bool = True) -> "Spend":
         return Spend(
             calls=self.calls + calls,
             tokens=min(self.tokens + tokens, MOST_SPENT),
             cost_usd_nano=min(self.cost_usd_nano + cost_usd_nano, MOST_SPENT),
             elapsed_us=min(self.elapsed_us + took_us, MOST_SPENT),
+            priced=self.priced and priced,
         )
 
 

@@ -187,5 +187,10 @@ class Completion:
 
     @property
     def is_priced(self) -> bool:
-        """Whether anybody knows what it cost: what took no tokens cost nothing."""
-        return self.cost.basis != "unknown" or not self.usage.total
+        """Whether anybody knows what it cost."""
+        return is_priced(self.usage.total, self.cost.basis)
+
+
+def is_priced(tokens: int, basis: object) -> bool:
+    """Whether anybody knows what a call cost, by its tokens and by how its cost is known: what took no tokens cost nothing."""
+    return basis != "unknown" or not tokens

@@ -390,7 +390,7 @@ class RunInterrupted(Fact):
 
 @value
 class RunEnded(Fact):
-    """The run's last word: how it ended and what it spent."""
+    """The run's last word: how it ended and what it spent; `priced`: whether it is known what each of its calls cost."""
 
     KIND: ClassVar[str] = "run.ended"
     DRIVEN: ClassVar[bool] = True
@@ -415,6 +415,7 @@ class RunEnded(Fact):
     tokens: int
     cost_usd_nano: int
     elapsed_us: int
+    priced: bool | None = None
 
 
 @value

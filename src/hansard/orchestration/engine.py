@@ -409,6 +409,7 @@ class _Drive:
             tokens=spent.tokens,
             cost_usd_nano=spent.cost_usd_nano,
             elapsed_us=self._elapsed_us(),
+            priced=spent.priced,
         )
         await self._journal.record(fact, "engine", ending.causes)
         return Ended(run=self._journal.run, state=ending.state, reason=ending.reason, detail=ending.detail)
@@ -421,5 +422,5 @@ class _Drive:
 def _sum(*spent: Spend | None) -> Spend:
     total = Spend()
     for each in (each for each in spent if each is not None):
-        total = total.more(each.calls, each.tokens, each.cost_usd_nano, each.elapsed_us)
+        total = total.more(each.calls, each.tokens, each.cost_usd_nano, each.elapsed_us, priced=each.priced)
     return total

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from hansard.domain.budget import Spend
+from hansard.domain.exchange import is_priced
 from hansard.domain.kinds import KINDS
 from hansard.domain.work import RunClaimed
 from hansard.errors import Tampered
@@ -327,7 +328,8 @@ class Progress:
         took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0
         task = self._task_of.get(asked, "") if asked is not None else ""
         tokens = int(data["prompt_tokens"]) + int(data["completion_tokens"])
-        self._count(task, calls_of_turn(entry), tokens, int(data.get("cost_usd_nano", 0)), took_us)
+        priced = is_priced(tokens, data.get("cost_basis"))
+        self._count(task, calls_of_turn(entry), tokens, int(data.get("cost_usd_nano", 0)), took_us, priced)
         return task
 
     def _spend(self, entry: Entry, task: str | None) -> None:
@@ -335,10 +337,12 @@ class Progress:
         if self.panels.isdisjoint(entry.causes):
             tokens, cost = int(data["input_tokens"]) + int(data["output_tokens"]), int(data["cost_usd_nano"])
             calls = 1 if self.lost.keys().isdisjoint(entry.causes) else 0
-            self._count(task, calls, tokens, cost, int(data["latency_us"]))
+            self._count(task, calls, tokens, cost, int(data["latency_us"]), is_priced(tokens, data["cost_basis"]))
 
-    def _count(self, task: str | None, calls: int, tokens: int, cost_usd_nano: int, took_us: int) -> None:
-        self.spent = self.spent.more(calls, tokens, cost_usd_nano)
+    def _count(
+        self, task: str | None, calls: int, tokens: int, cost_usd_nano: int, took_us: int, priced: bool = True
+    ) -> None:
+        self.spent = self.spent.more(calls, tokens, cost_usd_nano, priced=priced)
         lane = self._lane_of.get(task) if task else None
         if lane is not None:
             self.lanes[lane] = self.lanes.get(lane, Spend()).more(calls, tokens, cost_usd_nano, took_us)

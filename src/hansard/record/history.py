@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hansard.domain.budget import MOST_SPENT
+from hansard.domain.exchange import is_priced
 from hansard.ledger.entry import Entry
 from hansard.store.base import Query, Store
 
@@ -50,6 +51,8 @@ class RunState:
     cost_usd_nano: int = 0
     unpriced: set[str] = field(default_factory=set)
     """The models that were paid for at a price that nobody knew: what they cost is not in the sum."""
+    priced: bool | None = True
+    """Whether the sum holds what each call cost; None where that is taken from an end that does not say it."""
     tasks: dict[str, str] = field(default_factory=dict)
     under_way: set[str] = field(default_factory=set)
     """Tasks on which somebody works."""
@@ -91,8 +94,9 @@ class RunState:
         """Count what a call of this model took. Sums stop where those of the run's own end do."""
         tokens = _number(data.get(asked)) + _number(data.get(said))
         self.tokens = min(self.tokens + tokens, MOST_SPENT)
-        if tokens and data.get("cost_basis") == "unknown":
+        if not is_priced(tokens, data.get("cost_basis")):
             self.unpriced.add(model)
+            self.priced = False
         self.cost_usd_nano = min(self.cost_usd_nano + _number(data.get("cost_usd_nano")), MOST_SPENT)
 
 
@@ -208,6 +212,7 @@ def ended_state(first: Entry, last: Entry, entries: int) -> RunState | None:
     if last.kind != "run.ended" or not all(type(each) is int for each in spent):
         return None
     calls, tokens, cost_usd_nano = map(_number, spent)
+    priced = last.data.get("priced")
     return RunState(
         run=first.run,
         first_seq=first.seq,
@@ -219,6 +224,7 @@ def ended_state(first: Entry, last: Entry, entries: int) -> RunState | None:
         calls=calls,
         tokens=tokens,
         cost_usd_nano=cost_usd_nano,
+        priced=priced if isinstance(priced, bool) else None,
         over=True,
     )
 

@@ -12,7 +12,7 @@ from hansard.app.reruns.order import Order
 from hansard.app.reruns.phases import is_answer
 from hansard.app.telling.nested_sessions import calls_by_session, sessions_by_question
 from hansard.domain.budget import Budget, Spend
-from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.exchange import Completion, Exchange, is_priced
 from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
@@ -116,7 +116,7 @@ class Taken:
 
     def add(self, lane: str | None, took: Spend) -> None:
         self.elsewhere[lane] = self.elsewhere.get(lane, Spend()).more(
-            took.calls, took.tokens, took.cost_usd_nano, took.elapsed_us
+            took.calls, took.tokens, took.cost_usd_nano, took.elapsed_us, priced=took.priced
         )
 
     def add_what_nobody_took_up(self, left: Set[int], given_up: Set[int]) -> None:
@@ -141,7 +141,8 @@ class Taken:
             question, data = came_of(asked, entry), dict[str, Any](entry.data)
             if not is_panel(question["provider"]):
                 tokens = data["input_tokens"] + data["output_tokens"]
-                took = Spend().more(1, tokens, data["cost_usd_nano"], data["latency_us"])
+                priced = is_priced(tokens, data["cost_basis"])
+                took = Spend().more(1, tokens, data["cost_usd_nano"], data["latency_us"], priced=priced)
                 self.add(self._lanes.get(question.get("task")), took)
 
 

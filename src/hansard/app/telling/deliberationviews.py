@@ -178,6 +178,7 @@ class Spent:
     cost_usd_nano: int
     elapsed_us: int
     ended_seq: int
+    priced: bool
 
 
 def spent_on_record(store: Store, run: str, *, before: int | None = None) -> Spent:
@@ -192,6 +193,7 @@ def spent_on_record(store: Store, run: str, *, before: int | None = None) -> Spe
         cost_usd_nano=spent.cost_usd_nano,
         elapsed_us=progress_of(run, entries).spent.elapsed_us,
         ended_seq=max((entry.seq for entry in entries if entry.kind == "session.ended"), default=0),
+        priced=not spent.unpriced,
     )
 
 

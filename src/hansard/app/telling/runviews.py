@@ -79,12 +79,14 @@ def _head(state: RunState, entries: Sequence[Entry], ended: Entry | None, reques
 
 
 def spent_view(state: RunState, ended: Entry | None) -> View:
-    """What a run took so far, calls of which nothing came back included; how long it took is known at its end."""
+    """What a run took so far, calls of which nothing came back included; how long it took is known at its end. Where it is
+    not priced, it cost more than that; None, in lists, where it ended under a version that did not say so."""
     return {
         "calls": state.calls,
         "tokens": state.tokens,
         "cost_usd_nano": state.cost_usd_nano,
         "elapsed_us": ended.data.get("elapsed_us") if ended else None,
+        "priced": state.priced,
     }
 
 

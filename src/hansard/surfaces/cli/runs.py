@@ -11,7 +11,7 @@ from hansard.app.service import Hansard
 from hansard.app.telling.findings import BY_RULE, said_of_answer
 from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.runviews import of_which
-from hansard.app.views import View
+from hansard.app.views import View, sum_known
 from hansard.errors import StoreError
 from hansard.surfaces.cli.driving import (
     EXIT,
@@ -41,10 +41,12 @@ def listed(args: argparse.Namespace) -> int:
         if args.json:
             as_json(views)
             return 0
-        for view in views:
+        money = [sum_known(view["spent"], "$") for view in views]
+        widest = max(map(len, money), default=0)
+        for view, costs in zip(views, money, strict=True):
             cost = view["spent"]
             calls = "call " if cost["calls"] == 1 else "calls"
-            said = f"{cost['calls']:>5,} {calls}  {cost['tokens']:>9,} tokens  {dollars(cost['cost_usd_nano']):<9}"
+            said = f"{cost['calls']:>5,} {calls}  {cost['tokens']:>9,} tokens  {costs:<{widest}}"
             row = f"{view['run'][:SHORT]}  {view['state']:<12}{_ago(view['last']):>9}  {said}"
             tell(f"{row}  {first_line(view['request'] or GONE, 60)}", SHORT + 2)
         if not views and args.state and hansard.runs.listed(limit=1):

@@ -21,7 +21,7 @@ from hansard.app.serving.tokens import Token
 from hansard.app.telling.deliberationviews import requested
 from hansard.app.telling.escaping import spelled
 from hansard.app.telling.findings import said_of_answer, said_of_result
-from hansard.app.views import usd
+from hansard.app.views import sum_known, usd
 from hansard.errors import HansardError
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.desk import desk_of, token_of
@@ -94,6 +94,7 @@ def _environment() -> Environment:
         "said_of_answer": lambda each: said_of_answer(each["check"], each["detail"]),
         "said_of_result": said_of_result,
         "usd": usd,
+        "sum_known": sum_known,
         "seconds": seconds,
         "clock": clock,
         "segment": lambda text: quote(text, ""),
