@@ -689,7 +689,7 @@ def test_a_message_that_was_swapped_is_told_and_is_no_bug(tmp_path: Path) -> Non
             change = "UPDATE bodies SET body = x'7b7d', shared = NULL WHERE id >> 8 = ?"
             assert found.execute(change, (spoken,)).rowcount
         said = Visitor(daemon).see(f"/dashboard/deliberations/{run}")
-        assert (said.status_code, "hansard verify --deep" in said.text) == (503, True)
+        assert (said.status_code, "POST /v1/ledger/verify tells more" in said.text) == (503, True)
         assert "bug" not in [line["event"] for line in daemon.logged()]
 
 

@@ -345,6 +345,19 @@ async def test_what_json_calls_a_whole_number_is_one(tmp_path: Path) -> None:
         assert "limit" in await refused(client, "runs_list", {"limit": 1.5})
 
 
+async def test_what_is_refused_names_tools_and_no_path_of_ours(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        held = await called(client, "deliberate", {"problem": "Keep our own mail server?"})
+        nobody = "01a1f34b-b6c2-781d-9fed-a8b303ed5197"
+        for name, asked, said in (
+            ("run_show", {"run": nobody}, "in this ledger; `runs_list` shows them"),
+            ("ledger_get", {"seq": 99_999}, "no entry 99999 in this ledger"),
+            ("run_cancel", {"run": held["run"]}, "`deliberate_continue` goes on from a session"),
+        ):
+            told = await refused(client, name, asked)
+            assert (said in told, str(tmp_path) in told, "--ledger" in told) == (True, False, False), told
+
+
 async def test_a_state_that_no_run_can_be_in_is_refused(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk, client_of(desk) as client:
         assert "'answered'" in await refused(client, "runs_list", {"state": "nonsense"})

@@ -144,7 +144,7 @@ def test_what_only_a_planned_run_has_is_refused_in_words_for_a_deliberation(daem
     for path in ("rerun", "tasks/a/retry", "resume", "cancel"):
         said = daemon.post(f"/v1/runs/{run}/{path}", {})
         assert said.status_code == 409, said.text
-        assert "`hansard" in said.json()["detail"]
+        assert ("`hansard session" if path == "rerun" else "`POST /v1/") in said.json()["detail"]
     for path in (f"runs/{run}", f"runs/{run}/capsule", f"compare?a={run}&b={run}"):
         assert daemon.get(f"/v1/{path}").status_code == 200
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from hansard.__about__ import __version__
 from hansard.surfaces.http import deliberations, gates, ledger, problems, runs, system
 from hansard.surfaces.http.dashboard import routes as dashboard
-from hansard.surfaces.http.desk import Desk
+from hansard.surfaces.http.desk import Desk, refused_at
 from hansard.surfaces.http.guard import MCP
 from hansard.surfaces.mcp import MISSING
 
@@ -32,7 +32,8 @@ def make_app(desk: Desk, mcp: ASGIApp | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.desk = desk
-    problems.install(app, [*app.routes, *(route for module in MODULES for route in module.router.routes)])
+    routes = [*app.routes, *(route for module in MODULES for route in module.router.routes)]
+    problems.install(app, routes, partial(refused_at, desk))
     for module in MODULES:
         app.include_router(module.router)
     app.router.routes.append(Route(MCP, mcp) if mcp else Route(MCP, _no_mcp, methods=["GET", "POST", "DELETE"]))

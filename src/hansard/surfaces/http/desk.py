@@ -14,8 +14,10 @@ from hansard.app.serving.daemon import Daemon
 from hansard.app.serving.tokens import Role, Token
 from hansard.app.setup.wishes import Wishes
 from hansard.app.views import encoded
+from hansard.errors import HansardError
+from hansard.surfaces.afar import from_afar
 from hansard.surfaces.http.metrics import Metrics
-from hansard.surfaces.http.problems import Refused
+from hansard.surfaces.http.problems import Refused, refused_by
 
 BEARER = "a token is needed: Authorization: Bearer TOKEN"
 
@@ -39,6 +41,14 @@ class Desk:
 def desk_of(request: Request) -> Desk:
     found: Desk = request.app.state.desk
     return found
+
+
+def refused_at(desk: Desk, error: Exception) -> Refused:
+    """The problem that an error is, as whoever asks from afar is told of it. What routes say themselves is said for him."""
+    refused, cause = refused_by(error), error.__cause__ if isinstance(error, Refused) else error
+    if isinstance(cause, HansardError):
+        refused.detail = from_afar(refused.detail, desk.hansard, "http")
+    return refused
 
 
 def token_of(request: Request) -> Token:

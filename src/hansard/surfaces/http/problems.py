@@ -1,7 +1,7 @@
 """Errors as RFC 9457 problem details. What is told is what, which and what now; never a traceback and never our insides."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -141,12 +141,12 @@ def _invalid(error: RequestValidationError) -> Refused:
     return Refused(422, f"{where}: {first['what']}", errors=found)
 
 
-def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Let every error come out as a problem. Of these routes, a wrong method is told which ones are right, and a path that none has
-    where they are described."""
+def install(app: FastAPI, routes: Sequence[BaseRoute], told: Callable[[Exception], Refused]) -> None:
+    """Let every error come out as the problem that it is `told` as. Of these routes, a wrong method is told which ones are right, and
+    a path that none has where they are described."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        refused, path = refused_by(error), request.scope["path"]
+        refused, path = told(error), request.scope["path"]
         if refused.status_code == 405:
             allowed = ", ".join(_allowed(routes, path))
             refused = Refused(405, f"{path[:80]!r} takes {allowed} alone", {"allow": allowed})

@@ -8,10 +8,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hansard.app.archived.documents import check_recordable, read_body
 from hansard.app.views import encoded
-from hansard.errors import UsageError
+from hansard.errors import HansardError, UsageError
 from hansard.surfaces.heard import again, body_of, heard
 from hansard.surfaces.http.bodies import RouteRequest
-from hansard.surfaces.http.desk import Desk
+from hansard.surfaces.http.desk import Desk, refused_at
 
 PATH = "/v1/route"
 ONE_TEXT = 4
@@ -35,7 +35,10 @@ class Shortcut:
             await self._app(scope, again(messages, receive), send)
             return
         scope["route"] = self
-        view = await self._desk.daemon.route(wanted.text, surface="http", actor=scope["hansard.token"].actor)
+        try:
+            view = await self._desk.daemon.route(wanted.text, surface="http", actor=scope["hansard.token"].actor)
+        except HansardError as error:
+            raise refused_at(self._desk, error) from error
         body = encoded(view)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

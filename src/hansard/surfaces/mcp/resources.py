@@ -80,7 +80,7 @@ def reader(desk: Desk) -> Callable[[Context, ReadResourceRequestParams], Awaitab
         try:
             value = await asyncio.to_thread(_READERS[found[1]], desk, found[2])
         except UsageError as error:
-            raise MCPError(INVALID_PARAMS, str(error), {"uri": address[:200]}) from error
+            raise MCPError(INVALID_PARAMS, results.told(desk, error), {"uri": address[:200]}) from error
         text = whole(json.dumps(value, ensure_ascii=False))
         return ReadResourceResult(contents=[TextResourceContents(uri=address, text=text, mime_type=MEDIA)])
 

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from hansard.app.serving.tokens import Role, Token
 from hansard.app.views import View, whole
-from hansard.errors import UsageError
+from hansard.errors import HansardError, UsageError
+from hansard.surfaces.afar import from_afar
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.tool import Call
 
@@ -45,6 +46,11 @@ def of_view(view: View) -> dict[str, Any]:
 def sendable(text: str) -> str:
     """A text of the record as UTF-8 can carry it: half of a surrogate pair is spelled out."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def told(desk: Desk, error: HansardError) -> str:
+    """An error of ours as it is told to a caller."""
+    return from_afar(desk.hansard.pool.secrets.scrub(str(error)), desk.hansard, "mcp")
 
 
 def of_error(message: str) -> CallToolResult:

@@ -82,7 +82,7 @@ def worded(desk: Desk) -> ServerMiddleware[Any]:
             return await call_next(ctx)
         except HansardError as error:
             code = INVALID_PARAMS if isinstance(error, UsageError) else INTERNAL_ERROR
-            raise MCPError(code, results.sendable(desk.hansard.pool.secrets.scrub(str(error)))) from error
+            raise MCPError(code, results.sendable(results.told(desk, error))) from error
         except (MCPError, ValidationError):
             raise
         except Exception as error:
@@ -111,7 +111,7 @@ async def called(
     except ValidationError as error:
         return results.of_error(f"{tool.name}: {results.faults(error)}")
     except HansardError as error:
-        return results.of_error(desk.hansard.pool.secrets.scrub(str(error)))
+        return results.of_error(results.told(desk, error))
     except MCPError:
         raise
     except Exception:

@@ -17,6 +17,7 @@ from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.sessionpage import said, session_page
 from hansard.app.views import View
 from hansard.errors import HansardError, StoreError
+from hansard.surfaces.afar import from_afar
 from hansard.surfaces.http import deliberations as api
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import ContinuationRequest
@@ -111,7 +112,7 @@ def hindrance(desk: Desk, run: str) -> str | None:
     try:
         api.continuation_of(desk, run, checked(ContinuationRequest, {"answer": "any"}))
     except HansardError as error:
-        return str(error)
+        return from_afar(str(error), desk.hansard, "http")
     return None
 
 

@@ -24,8 +24,8 @@ from hansard.app.telling.findings import said_of_answer, said_of_result
 from hansard.app.views import sum_known, usd
 from hansard.errors import HansardError
 from hansard.surfaces.http.dashboard import session
-from hansard.surfaces.http.desk import desk_of, token_of
-from hansard.surfaces.http.problems import Refused, refused_by
+from hansard.surfaces.http.desk import desk_of, refused_at, token_of
+from hansard.surfaces.http.problems import Refused
 
 Body = TypeVar("Body", bound=BaseModel)
 SHOWN_CHARACTERS = 4_000
@@ -188,7 +188,7 @@ class Page(APIRoute):
             try:
                 return await handle(request)
             except (HansardError, HTTPException, RequestValidationError) as error:
-                return refusal(request, refused_by(error))
+                return refusal(request, refused_at(desk_of(request), error))
 
         return handled
 
