@@ -78,7 +78,7 @@ def test_show_tells_tasks_attempts_verdicts_and_the_answer(place: Path) -> None:
 
 def test_a_run_is_found_by_the_beginning_or_the_end_of_its_id(place: Path) -> None:
     whole = json.loads(hansard(place, "runs", "--json").stdout)[0]["run"]
-    for part in (whole[:13], whole[-12:]):
+    for part in (whole[:13], whole[-12:], whole.upper(), whole[:13].upper(), whole[-12:].upper()):
         assert json.loads(hansard(place, "runs", "show", part, "--json").stdout)["run"] == whole
     none = hansard(place, "runs", "show", "banana")
     assert (none.returncode, "runs list" in none.stderr) == (2, True)

@@ -356,6 +356,14 @@ def test_a_directory_is_held_against_the_record_wherever_it_lies(held: Shell) ->
             assert held.type("session", "validate", way, *flags)[0] == 1
 
 
+def test_a_session_is_found_by_its_run_in_capitals(held: Shell) -> None:
+    run = held.asks("runs")[0]["run"]
+    for words in (("metrics",), ("questions",), ("export", "--json")):
+        small, capitals = (held.type("session", *words, name) for name in (run, run.upper()))
+        assert small == capitals
+        assert small[0] == 0
+
+
 def test_a_ledger_that_was_named_must_know_the_session(held: Shell) -> None:
     held.write("other.json", config().as_data() | {"session_id": "other"})
     elsewhere = ("--ledger", "other.db", "--output", "others")

@@ -200,6 +200,8 @@ def test_a_panel_that_met_inside_of_a_run_has_the_page_of_a_deliberation(tmp_pat
         [kept] = {link for link, page in pages.items() if "as validator of one" in page}
         alone = visitor.text(f"/dashboard/runs/{run}/page")
         assert all(f"hansard session export {each['data']['session']} --html" in alone for each in convened)
+        folder, _, session = kept.rpartition("/")
+        assert visitor.text(f"{folder}/{session.upper()}") == pages[kept]
         said = visitor.see(f"{kept}/page")
         assert said.headers["content-disposition"].startswith(f'attachment; filename="session-{run}-')
         assert "<script" not in said.text

@@ -27,6 +27,8 @@ async def test_runs_transcripts_and_entries_can_be_read(tmp_path: Path) -> None:
         done = await called(client, "submit", {"request": "compare three queues"})
         held = await called(client, "deliberate", {"problem": "Keep our own mail server?"})
         assert await read(client, f"run://{done['run']}") == done
+        assert await read(client, f"run://{done['run'].upper()}") == done
+        assert await called(client, "run_show", {"run": done["run"].upper()}) == done
         assert (await read(client, "run://last"))["run"] == held["run"]
         said = await read(client, f"transcript://{held['run']}")
         assert len(said["messages"]) == held["messages"]

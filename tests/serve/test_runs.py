@@ -53,6 +53,18 @@ def test_a_plan_that_comes_with_a_lane_is_refused_and_not_passed_over(daemon: Se
     assert (said.status_code, "contradicts lane and single" in said.json()["detail"]) == (409, True)
 
 
+def test_a_run_is_found_by_its_id_in_capitals(daemon: Served) -> None:
+    run = daemon.submit(wait=60)["run"]
+    debated = daemon.post("/v1/deliberations?wait=60", {"problem": "x", "provider": "rehearsal"}).json()["run"]
+    for path in (
+        *(f"runs/{run}", f"runs/{run}/capsule", f"compare?a={run}&b={debated}", f"ledger/entries?run={run}"),
+        *(f"deliberations/{debated}", f"deliberations/{debated}/transcript", f"gates?run={run}&closed=true"),
+    ):
+        capitals = path.replace(run, run.upper()).replace(debated, debated.upper())
+        assert daemon.get(f"/v1/{capitals}").json() == daemon.get(f"/v1/{path}").json()
+    assert daemon.get(f"/v1/runs/{run[:-1]}X").status_code == 404
+
+
 def test_runs_come_in_pages_the_newest_first(daemon: Served) -> None:
     runs = [daemon.submit(wait=60)["run"] for _ in range(5)]
     seen: list[str] = []

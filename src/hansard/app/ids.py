@@ -6,6 +6,7 @@ import time
 from uuid import UUID
 
 RUN_ID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+_SPELLED = re.compile(f"{RUN_ID[1:-1]}(-[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 
 def new_run_id(now_ms: int | None = None) -> str:
@@ -19,6 +20,12 @@ def new_run_id(now_ms: int | None = None) -> str:
 def is_run_id(text: str) -> bool:
     """Whether it has the form of a run's id. Claims bear other names, and a run is claimed by its own."""
     return re.fullmatch(RUN_ID, text) is not None
+
+
+def as_recorded(name: str) -> str:
+    """The id of a run, or of a session inside of one, as the record spells it: a UUID is also written in capitals. Any other name as
+    it is."""
+    return name.lower() if _SPELLED.fullmatch(name) else name
 
 
 def new_nonce() -> str:

@@ -11,6 +11,7 @@ from unicodedata import normalize
 
 from hansard.app.archived.sessions import artifact_of, place_of
 from hansard.app.driving.deliberations import Deliberations
+from hansard.app.ids import as_recorded
 from hansard.app.settings import read_text
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.deliberationviews import find_session, rounds_of
@@ -88,20 +89,21 @@ def _on_record(store: Store, name: str) -> Held | None:
 
 def _named(store: Store, name: str, kind: str) -> Entry | None:
     """The newest entry of this kind about the session of this name: its id, its run, or `last`."""
+    spelled = as_recorded(name)
     for entry in store.select(Query(kind=kind, newest_first=True)):
-        if name in (entry.data.get("session"), LAST):
+        if entry.data.get("session") in (name, spelled) or name == LAST:
             return formed(store, entry)
-        if name == entry.run:
-            sessions = [str(each.data["session"]) for each in read_entries(store, Query(run=name, kind=kind))]
+        if spelled == entry.run:
+            sessions = [str(each.data["session"]) for each in read_entries(store, Query(run=spelled, kind=kind))]
             if len(sessions) > 1:
-                raise UsageError(f"run {name} has {len(sessions)} sessions; name one of them: {', '.join(sessions)}")
+                raise UsageError(f"run {spelled} has {len(sessions)} sessions; name one of them: {', '.join(sessions)}")
             return entry
     which = "session that has ended" if kind == "session.ended" else "session"
     if name == LAST:
         raise UsageError(f"{store.place} has no {which} yet; `--ledger LEDGER` asks another ledger")
-    if name and any(store.select(Query(run=name, limit=1))):
-        show = f"hansard runs show {name} --ledger {quote(store.place)}"
-        raise UsageError(f"run {name} has no {which}; `{show}` shows what it has")
+    if name and any(store.select(Query(run=spelled, limit=1))):
+        show = f"hansard runs show {spelled} --ledger {quote(store.place)}"
+        raise UsageError(f"run {spelled} has no {which}; `{show}` shows what it has")
     return None
 
 

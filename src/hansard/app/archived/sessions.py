@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hansard.app.ids import new_run_id
+from hansard.app.ids import as_recorded, new_run_id
 from hansard.app.people import human
 from hansard.app.settings import Settings
 from hansard.app.telling.deliberationviews import (
@@ -92,8 +92,9 @@ def place_of(name: str, runs: Path, *, gone: bool = False) -> Path:
     path = Path(name)
     if path.is_dir():
         return path
-    if (runs / name).is_dir():
-        return runs / name
+    for each in (name, as_recorded(name)):
+        if (runs / each).is_dir():
+            return runs / each
     if path.name == ARTIFACT and path.is_file():
         return path.parent
     if gone and name:

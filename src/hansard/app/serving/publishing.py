@@ -5,11 +5,11 @@ Reads only. Everything here costs the same on a ledger of a million entries, unl
 
 import asyncio
 import json
-import re
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from hansard.app.ids import as_recorded, is_run_id
 from hansard.app.ledgers.custody import checkpoint_view
 from hansard.app.service import Hansard
 from hansard.app.telling.deliberationviews import MODE
@@ -32,15 +32,14 @@ MOST_LOOKED_AT = 2_000
 SIGNED_WITHIN_S = 20.0
 """The sealer signs every ten seconds where something is unsigned, and looks every four."""
 _HELD: WeakKeyDictionary[Store, StoredCheckpoint] = WeakKeyDictionary()
-_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def exact_run(store: Store, run: str) -> str:
     """A run by its whole id, or `last`; looking for the beginning of an id would read every run."""
     if run == "last":
         query = Query(kind="run.requested", newest_first=True, limit=1)
-    elif _RUN.fullmatch(run):
-        query = Query(run=run, limit=1)
+    elif is_run_id(as_recorded(run)):
+        query = Query(run=as_recorded(run), limit=1)
     else:
         raise UsageError(f"there is no run {run!r:.60}; a run's id is a UUID, or `last`")
     for entry in store.select(query):
@@ -63,13 +62,14 @@ def exact_deliberation(store: Store, run: str) -> str:
 
 def exact_session(store: Store, name: str) -> tuple[str, str | None]:
     """The deliberation of this id; or the run in which the session of this id met, and that id."""
-    run = run_within(name)
+    session = as_recorded(name)
+    run = run_within(session)
     if run is None:
         return exact_deliberation(store, name), None
     convened = store.select(Query(run=exact_run(store, run), kind="session.convened"))
-    if not any(entry.data.get("session") == name for entry in convened):
-        raise UsageError(f"run {run} has no session {name}")
-    return run, name
+    if not any(entry.data.get("session") == session for entry in convened):
+        raise UsageError(f"run {run} has no session {session}")
+    return run, session
 
 
 def is_deliberation(store: Store, run: str) -> bool:
