@@ -80,6 +80,8 @@ def test_a_receipt_is_checked_without_the_ledger(run: Any, ledger: Path, tmp_pat
     assert "hansard verify" in out
     code, out, _ = run("verify", proof, "--pin", pin, "--json")
     assert (code, json.loads(out)["receipt"]["opened"]) == (0, ["output"])
+    twice = json.loads(run("ledger", "receipt", 6, *["--disclose", "output"] * 2, "--json", "--ledger", ledger)[1])
+    assert (twice["disclosed"], twice["receipt"]) == (["output"], proof.read_text())
     tampered = tmp_path / "tampered.tlog-proof"
     tampered.write_text(proof.read_text().replace("index 6", "index 7"))
     assert run("verify", tampered, "--pin", pin)[0] == 20

@@ -85,6 +85,7 @@ def receipt(opened: Opened, seq: int, disclose: tuple[str, ...], *, cosigned: bo
 
     `cosigned` takes the one that the most witnesses have seen instead, the newest of these.
     """
+    disclose = tuple(dict.fromkeys(disclose))
     under = _cosigned(opened.store, seq) if cosigned else None
     unsigned = None if cosigned else sign_anew(opened)
     made = make_receipt(opened.store, seq, disclose, under)

@@ -142,7 +142,7 @@ async def receipt(hansard: Hansard, seq: int, disclose: tuple[str, ...], *, cosi
 
     `cosigned` takes the one that the most witnesses have seen instead.
     """
-    store = hansard.store
+    store, disclose = hansard.store, tuple(dict.fromkeys(disclose))
     await asyncio.to_thread(store.entry, seq)
     under = await asyncio.to_thread(most_cosigned, store, seq) if cosigned else None
     if cosigned and under is None:
