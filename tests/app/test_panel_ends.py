@@ -372,9 +372,11 @@ async def test_a_limit_of_money_holds_for_a_panel_where_nobody_knows_the_price_a
 
 
 async def test_that_nobody_knows_the_price_of_a_panel_is_said_at_the_end_of_its_run_whenever_its_driver_dies() -> None:
-    d = desk(Answers(), Unpriced(agreeing, unmetered=False), settings=bench())
+    unpriced = Unpriced(agreeing, unmetered=False)
+    d = desk(Answers(), unpriced, settings=bench())
     run = (await d.run("x", plan=plan(task("a")), wishes=LANES)).run
     assert one(d.entries(run, "run.ended")).data["priced"] is False
+    assert d.runs.figures(run)["calls_without_price"] == len(unpriced.calls)
     told = set()
     for again, voices in cut(d, run, agreeing, bench()):
         await again.runs.resume(run)

@@ -109,6 +109,7 @@ async def test_the_figures_of_a_run_are_those_counted_by_hand() -> None:
         "input_tokens": 650,
         "output_tokens": 65,
         "cost_usd_nano": 6_500,
+        "calls_without_price": 0,
         "tasks": 2,
         "attempts": 4,
         "passed": 2,

@@ -362,7 +362,10 @@ def test_a_model_without_a_price_is_named_beside_what_was_spent(run: Run, place:
     free, billed = run("runs", "list")[1].splitlines()
     assert re.search(r" tokens  \$0 +x$", free)
     assert billed.endswith(" tokens  no price is known  x")
-    assert [view["spent"]["priced"] for view in json.loads(run("runs", "list", "--json")[1])] == [True, False]
+    views = json.loads(run("runs", "list", "--json")[1])
+    assert [view["spent"]["priced"] for view in views] == [True, False]
+    compared = run("runs", "compare", views[1]["run"], views[0]["run"])[1]
+    assert re.search(r"^calls_without_price +1 +0 +-1$", compared, re.MULTILINE)
 
 
 def test_flags_say_who_looks_at_the_answer_and_what_is_told_along(run: Run, place: Path) -> None:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from hansard.app.views import View
+from hansard.domain.exchange import is_priced
 from hansard.domain.fact import Body
 from hansard.ledger.entry import Entry
 from hansard.orchestration.nested import is_panel
@@ -18,6 +19,7 @@ DIFF_LINES = 200
 MOST_COMPARED = 2_000
 """Lines of an answer. Comparing takes the square of them and more, and who answers may choose them so."""
 
+_INPUT, _OUTPUT = ("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")
 _SAID = ("output", "message", "answer", "calls", "selection", "result")
 """The parts in which what came of a call may stand, each before those that repeat it."""
 
@@ -40,9 +42,10 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
         "calls_by_model": dict(sorted(state.models.items())),
         "failed_calls": len(lost)
         + sum(entry.kind == "turn.failed" or entry.data.get("ok") is False for entry in calls),
-        "input_tokens": _sum(calls, "input_tokens", "prompt_tokens"),
-        "output_tokens": _sum(calls, "output_tokens", "completion_tokens"),
+        "input_tokens": _sum(calls, *_INPUT),
+        "output_tokens": _sum(calls, *_OUTPUT),
         "cost_usd_nano": spent.cost_usd_nano,
+        "calls_without_price": sum(map(_is_unpriced, calls)),
         "model_us": _waited(entries, calls),
         "elapsed_us": ended.data["elapsed_us"] if ended else None,
         "tasks": next((entry.data["tasks"] for entry in reversed(entries) if entry.kind == "plan.made"), 0),
@@ -152,6 +155,11 @@ def _by_role(calls: Sequence[Entry], lost: Sequence[Entry]) -> dict[str, int]:
         else:
             roles[str(entry.data.get("role", "worker"))] += 1
     return dict(sorted(roles.items()))
+
+
+def _is_unpriced(call: Entry) -> bool:
+    """Whether nobody knows what a call cost, so that the sum lacks it."""
+    return not is_priced(_sum([call], *_INPUT, *_OUTPUT), call.data.get("cost_basis"))
 
 
 def _waited(entries: Sequence[Entry], calls: Sequence[Entry]) -> int:
