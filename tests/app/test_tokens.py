@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,40 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, odd: str) -> None:
     (tmp_path / "tokens.json").write_text(odd)
     with pytest.raises(StoreError, match="cannot be read"):
         Tokens(tmp_path).listed()
+
+
+ROW = {"name": "a", "roles": ["reader"], "digest": "0" * 64, "created_s": 1}
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ({}, "is no list of tokens"),
+        ([], "must be a table"),
+        (None, "must be a table"),
+        ({"tokens": {}}, "tokens must be a list of tables"),
+        ({"tokens": "x"}, "tokens must be a list of tables"),
+        ({"tokens": [7]}, "tokens 1: must be a table"),
+        ({"tokens": [ROW, {}]}, "tokens 2: roles must be a list of reader, operator, approver"),
+        ({"tokens": [ROW | {"roles": []}]}, "tokens 1: roles must be a list of reader"),
+        ({"tokens": [ROW | {"roles": "reader"}]}, "tokens 1: roles must be a list of texts"),
+        ({"tokens": [ROW | {"roles": ["reader", "root"]}]}, "tokens 1: roles must be a list of reader"),
+        ({"tokens": [ROW | {"digest": ["0"]}]}, "tokens 1: digest must be a text"),
+        ({"tokens": [ROW | {"digest": "hs_secret"}]}, "tokens 1: digest must be 64 hexadecimal digits; move"),
+        ({"tokens": [ROW | {"created_s": "then"}]}, "tokens 1: created_s must be a whole number"),
+        ({"tokens": [ROW | {"until_s": "then"}]}, "tokens 1: until_s must be a whole number"),
+        ({"tokens": [ROW | {"more": 1}]}, "tokens 1: unknown key more"),
+    ],
+)
+def test_a_file_that_holds_no_tokens_is_told_and_lets_nobody_in(tmp_path: Path, held: object, said: str) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text(json.dumps(held))
+    file.chmod(0o600)
+    with pytest.raises(StoreError, match=said) as told:
+        Tokens(tmp_path).ensure()
+    assert str(told.value).startswith(f"{file} cannot be read: what stands in it")
+    assert str(told.value).endswith("; move it away, and a new one is made")
+    assert json.loads(file.read_text()) == held
 
 
 def test_a_file_that_the_system_does_not_let_one_read_is_told(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from hansard.app.views import View, moment
+from hansard.domain.fields import Fields
+from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.seal import private
@@ -25,6 +27,7 @@ from hansard.seal import private
 Role = Literal["reader", "operator", "approver"]
 ROLES: tuple[Role, ...] = get_args(Role)
 DEFAULT = "default"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
@@ -195,11 +198,39 @@ class Tokens:
         if found.st_mode & 0o077:
             raise StoreError(f"others may read {self._file}; run: chmod 600 {self._file}")
         try:
-            rows = json.loads(self._file.read_text("utf-8"))["tokens"]
-            tokens = [Token(**{**row, "roles": tuple(row["roles"])}) for row in rows]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            tokens = _read_tokens(self._file.read_bytes())
+        except UsageError as error:
             raise StoreError(f"{self._file} cannot be read: {error}; move it away, and a new one is made") from error
         self._seen, self._by_digest = seen, {each.digest: each for each in tokens}
+
+
+def _read_tokens(text: bytes) -> list[Token]:
+    """The tokens that a file lists. Whoever was let in by what is no token could not be told from others."""
+    where = "what stands in it"
+    fields = Fields(read_json(text, where=where), where)
+    if not fields.has("tokens"):
+        raise UsageError(f"{where} is no list of tokens")
+    found = [_read_token(each) for each in fields.tables("tokens")]
+    fields.done()
+    return found
+
+
+def _read_token(fields: Fields) -> Token:
+    roles, digest = fields.texts("roles"), fields.text("digest")
+    if not roles or not set(roles) <= set(ROLES):
+        raise fields.wrong("roles", f"a list of {', '.join(ROLES)}", list(roles))
+    if not _DIGEST.fullmatch(digest):
+        # Somebody may have put the secret itself there.
+        raise UsageError(f"{fields.where}: digest must be 64 hexadecimal digits")
+    token = Token(
+        name=fields.text("name"),
+        roles=tuple(role for role in ROLES if role in roles),
+        digest=digest,
+        created_s=fields.count("created_s"),
+        until_s=None if fields.any("until_s") is None else fields.count("until_s"),
+    )
+    fields.done()
+    return token
 
 
 @value
