@@ -660,6 +660,20 @@ def test_head_of_a_stream_ends_at_once(daemon: Served) -> None:
     assert daemon.post(f"/v1/runs/{run}/cancel").status_code in (200, 202)
 
 
+def test_tokens_that_cannot_be_read_are_told_in_the_log_and_to_no_stranger(tmp_path: Path) -> None:
+    with serving(place(tmp_path)) as daemon:
+        [file] = tmp_path.rglob("tokens.json")
+        kept = file.read_bytes()
+        file.write_bytes(b"{}")
+        stranger = daemon.client("hs_nobody")
+        said = wait_for(lambda: found if (found := stranger.get("/v1/status")).status_code == 503 else None)
+        assert (str(tmp_path) in said.text, "its log tells more" in said.json()["detail"]) == (False, True)
+        told = wait_for(lambda: [line["error"] for line in daemon.logged() if line["event"] == "nobody is let in"])[0]
+        assert told.startswith(f"{file} cannot be read")
+        file.write_bytes(kept)
+        wait_for(lambda: daemon.get("/v1/status").status_code == 200)
+
+
 async def test_where_the_library_of_mcp_is_missing_its_install_line_is_told() -> None:
     said: list[Any] = []
     head = {"type": "http", "method": "POST", "path": "/mcp", "headers": [], "query_string": b"", "root_path": ""}

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hansard.app.serving.tokens import Role, Token, Tokens
+from hansard.errors import StoreError
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.dashboard.pages import refusal
 from hansard.surfaces.http.desk import BEARER, check_role
@@ -157,7 +158,7 @@ class Guard:
     def _admit(self, scope: Scope, headers: dict[bytes, list[bytes]], request: "_Request") -> None:
         challenge, path = {"www-authenticate": 'Bearer realm="hansard"'}, scope["path"]
         secret = _secret(path, headers)
-        token = self._tokens.known(secret) if secret else None
+        token = self._known(secret) if secret else None
         if token is None or self._tokens.is_over(token):
             client = (scope.get("client") or ("?",))[0]
             self._take(f"wrong {client}", max(1.0, self._limits.rate / WRONG_SHARE))
@@ -180,8 +181,17 @@ class Guard:
         self._take(token.digest, self._limits.rate)
         check_role(token, role_for(scope["method"], path))
 
+    def _known(self, secret: str) -> Token | None:
+        try:
+            return self._tokens.known(secret)
+        except StoreError as error:
+            # What is wrong with our files is nothing for whoever was not let in.
+            self._log("nobody is let in", error=str(error))
+            said = "the tokens of this daemon cannot be read, so nobody is let in; its log tells more"
+            raise Refused(503, said, {"retry-after": "5"}) from error
+
     def _is_good(self, secret: str) -> bool:
-        token = self._tokens.known(secret)
+        token = self._known(secret)
         return token is not None and not self._tokens.is_over(token)
 
     def _take(self, whose: str, rate: float) -> None:
