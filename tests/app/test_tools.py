@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,10 @@ from hansard.app.setup.panels import panel_of
 from hansard.app.setup.tooltables import tool_of
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import spent_on_record
-from hansard.app.telling.span_names import INPUT_TOKENS
+from hansard.app.telling.span_names import COST, INPUT_TOKENS, PROVIDER
 from hansard.app.telling.spans import run_spans
 from hansard.domain.budget import Budget
-from hansard.domain.exchange import Exchange, ToolCall
+from hansard.domain.exchange import Completion, Cost, Exchange, ToolCall
 from hansard.errors import UsageError
 from hansard.orchestration.progress import progress_of
 from hansard.providers.tools import Refusal
@@ -175,6 +176,25 @@ input_schema = {{ type = "object", properties = {{ year = {{ type = "integer" }}
     [run] = json.loads(hansard(tmp_path, "runs", "--json").stdout)
     # The call whose tool was cut off; then critic twice, verdict, synthesis.
     assert (run["spent"]["calls"], run["spent"]["tokens"]) == (5, 75)
+
+
+class UnpricedLooking(Voices):
+    """Knows what its answers cost, and not what it took to ask for tools."""
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        said = await super().complete(exchange)
+        return replace(said, cost=Cost()) if said.calls else said
+
+
+async def test_a_turn_has_no_cost_in_a_trace_where_nobody_knows_that_of_its_calls_for_tools() -> None:
+    given = {"panels": ARMED, "tools": {"almanac": ALMANAC}}
+    d = desk(Answers(), UnpricedLooking(curious, unmetered=False), settings=given)
+    ended = await d.run("x", plan=plan(task("a")), wishes=Wishes(roster=roster(alpha={"provider": "panel:bench"})))
+    spans = [span.attributes for span in run_spans(d.store, ended.run) if span.kind == "client"]
+    turns = [each.get(COST) for each in spans if each[PROVIDER] == "voices"]
+    assert turns == [None, 1_000, 1_000, 1_000]
+    assert one(d.entries(ended.run, "run.ended")).data["priced"] is False
+    assert d.runs.figures(ended.run)["calls_without_price"] == 1
 
 
 async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -> None:

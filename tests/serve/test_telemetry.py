@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,7 @@ from hansard.app.service import Hansard
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling import span_names as names
 from hansard.app.telling.spans import Span, run_spans
-from hansard.domain.exchange import Exchange
+from hansard.domain.exchange import Completion, Cost, Exchange, Usage
 from hansard.errors import UsageError
 from hansard.record.history import fold
 from hansard.store.base import Query, Store
@@ -165,6 +166,21 @@ async def test_a_call_that_was_refused_is_no_chat_since_nobody_was_asked() -> No
     assert spent(spans) == on_record(here.store, ended.run) == (len(voices.calls), 45) == (3, 45)
     [refused] = [span for span in spans if span.failed and span.attributes.get(names.PROVIDER) == "voices"]
     assert (refused.kind, refused.attributes[names.ERROR]) == ("internal", "quota_exhausted")
+
+
+@pytest.mark.parametrize("unknown", ["worker", "validator", "nobody"])
+async def test_what_nobody_knows_the_price_of_is_not_told_as_free(unknown: str) -> None:
+    def asked(exchange: Exchange) -> Said:
+        said = cast(Completion, priced(exchange))
+        usage = Usage(input_tokens=10, output_tokens=5)
+        return replace(said, usage=usage, cost=Cost() if exchange.metadata["role"] == unknown else said.cost)
+
+    here = desk(Answers(asked, unmetered=False))
+    ended = await here.run(plan=plan(task("one")))
+    whole, *others = run_spans(here.store, ended.run)
+    calls = [each.attributes.get(names.COST) for each in others if each.kind == "client"]
+    assert calls == [None if role == unknown else 1_000 for role in ("worker", "validator")]
+    assert whole.attributes.get(names.COST) == (2_000 if unknown == "nobody" else None)
 
 
 async def test_what_is_done_again_is_told_once() -> None:

@@ -45,7 +45,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
         "input_tokens": _sum(calls, *_INPUT),
         "output_tokens": _sum(calls, *_OUTPUT),
         "cost_usd_nano": spent.cost_usd_nano,
-        "calls_without_price": sum(map(_is_unpriced, calls)),
+        "calls_without_price": sum(map(is_unpriced, calls)),
         "model_us": _waited(entries, calls),
         "elapsed_us": ended.data["elapsed_us"] if ended else None,
         "tasks": next((entry.data["tasks"] for entry in reversed(entries) if entry.kind == "plan.made"), 0),
@@ -126,6 +126,11 @@ def end_of(entries: Sequence[Entry]) -> Entry | None:
     return next((entry for entry in reversed(since_retry(entries)) if entry.kind == "run.ended"), None)
 
 
+def is_unpriced(call: Entry) -> bool:
+    """Whether nobody knows what a call cost, so that the sum lacks it."""
+    return not is_priced(_sum([call], *_INPUT, *_OUTPUT), call.data.get("cost_basis"))
+
+
 def since_retry(entries: Sequence[Entry]) -> Sequence[Entry]:
     """The entries behind the last wish to do a task again: what was said before of the answer and of the end no longer counts."""
     asked = next((at for at in range(len(entries) - 1, -1, -1) if entries[at].kind == "run.retry_asked"), -1)
@@ -155,11 +160,6 @@ def _by_role(calls: Sequence[Entry], lost: Sequence[Entry]) -> dict[str, int]:
         else:
             roles[str(entry.data.get("role", "worker"))] += 1
     return dict(sorted(roles.items()))
-
-
-def _is_unpriced(call: Entry) -> bool:
-    """Whether nobody knows what a call cost, so that the sum lacks it."""
-    return not is_priced(_sum([call], *_INPUT, *_OUTPUT), call.data.get("cost_basis"))
 
 
 def _waited(entries: Sequence[Entry], calls: Sequence[Entry]) -> int:

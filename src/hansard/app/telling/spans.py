@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from hansard.app.telling import span_names as names
+from hansard.app.telling.compare import is_unpriced
 from hansard.app.telling.leaves import LEAVES, Leaves
 from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
 from hansard.orchestration.nested import is_panel
-from hansard.record.history import TURNS, calls_of_turn
+from hansard.record.history import TURNS, calls_of_turn, fold
 from hansard.record.reading import read_entries
 from hansard.store.base import Query, Store
 
@@ -29,14 +30,15 @@ Attributes = dict[str, str | int | float | bool | Sequence[str]]
 
 
 class Heard(NamedTuple):
-    """What came of a question: in which entry, with what figures, until when it was waited for, and whether a call was made
-    for it at all.
+    """What came of a question: in which entry, with what figures, until when it was waited for, whether a call was made for it at
+    all, and whether it is known what it cost.
     """
 
     entry: Entry
     got: Mapping[str, Any]
     until_us: int
     made: bool = True
+    priced: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,9 +74,10 @@ def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
         names.WORKFLOW_NAME: mode,
         names.CONVERSATION: run,
         names.STATE: str(ended.data.get("state", "")),
-        names.COST: max(0, _number(ended.data.get("cost_usd_nano")) - told),
         **_place(ended),
     }
+    if fold(entries).runs[run].priced:
+        attributes[names.COST] = max(0, _number(ended.data.get("cost_usd_nano")) - told)
     whole = Span(
         name=f"{names.WORKFLOW} {mode}",
         kind="internal",
@@ -110,20 +113,25 @@ def _came(entries: Sequence[Entry], asked: Mapping[int, Entry]) -> dict[int, Hea
     found: dict[int, Heard] = {}
     turns: dict[int, int] = {}
     used: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    unpriced: set[int] = set()
     leaves = Leaves((entry.seq, entry.kind, entry.ts) for entry in entries)
     for entry in entries:
         if entry.kind in TOOLS:
             turn = turns[entry.seq] = turns.get(entry.causes[0], entry.causes[0])
             used[turn].update({name: _number(entry.data.get(name)) for name in USED})
+            if is_unpriced(entry):
+                unpriced.add(turn)
         elif entry.kind in ANSWERS:
             for seq in (seq for seq in entry.causes if seq in asked and seq not in found):
                 made = entry.kind not in TURNS or bool(calls_of_turn(entry) or used[seq])
                 until_us = leaves.until_us(seq, entry.seq) or entry.ts
-                found[seq] = Heard(entry, _got(entry, used[seq]), until_us, made)
+                priced = seq not in unpriced and not is_unpriced(entry)
+                found[seq] = Heard(entry, _got(entry, used[seq]), until_us, made, priced)
     for seq in asked.keys() - found.keys():
         # Its driver died, or was cut off: what the record counts of it is told all the same.
         left = next((entry for entry in entries if entry.seq > seq and entry.kind in LEAVES), entries[-1])
-        found[seq] = Heard(left, {"ok": False, "error": LOST, **used[seq]}, leaves.until_us(seq) or left.ts)
+        got, until_us = {"ok": False, "error": LOST, **used[seq]}, leaves.until_us(seq) or left.ts
+        found[seq] = Heard(left, got, until_us, priced=seq not in unpriced)
     return found
 
 
@@ -164,7 +172,7 @@ def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list
         names.INPUT_TOKENS: got.get("input_tokens", got.get("prompt_tokens")),
         names.OUTPUT_TOKENS: got.get("output_tokens", got.get("completion_tokens")),
         names.CACHED_TOKENS: got.get("cached_tokens"),
-        names.COST: got.get("cost_usd_nano"),
+        names.COST: got.get("cost_usd_nano") if heard.priced else None,
     }
     call: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model, **shared, **_place(answered)}
     took = Span(
