@@ -9,6 +9,7 @@ from hansard.app.driving.claiming import beginning
 from hansard.errors import RunTaken, Unavailable, UsageError
 from hansard.store.base import Query
 from ledgers import draft, memory, request
+from running import Answers, desk
 
 RUN = "0190a6f1-2222-4333-8444-555566667777"
 
@@ -57,3 +58,11 @@ async def test_of_several_at_once_one_begins_and_the_others_hear_of_it() -> None
         return True
 
     assert sorted(await asyncio.gather(*(begin() for _ in range(5)))) == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("run", [None, RUN, "ffffffff-ffff-7fff-bfff-ffffffffffff"])
+async def test_a_run_that_nobody_has_driven_begins_as_new_whoever_named_it(run: str | None) -> None:
+    """Its name is claimed before it is on the record; whoever drove it first was told to go on with it."""
+    at = desk(Answers())
+    ended = await at.run(run=run)
+    assert [each.data["because"] for each in at.entries(ended.run, "run.claimed")] == ["new"]

@@ -213,8 +213,12 @@ class Progress:
             self.spent = replace(self.spent, elapsed_us=elapsed_us)
 
     def freed(self, claim: Claim) -> Freed:
-        """Why a driver may take over. A store forgets the claims of long ago, and the record does not."""
-        return "resumed" if self.claims and claim.because == "new" else claim.because
+        """Why a driver may take over. What a store knows of claims is not what the record knows of drivers: it forgets those of
+        long ago, and whoever puts a run on the record under an id of the caller's own claims it before there is one.
+        """
+        if not self.claims:
+            return "new"
+        return "resumed" if claim.because == "new" else claim.because
 
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
