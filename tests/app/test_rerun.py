@@ -681,6 +681,61 @@ async def test_an_attempt_that_is_given_up_once_another_task_was_retried_is_give
     assert given_up
 
 
+def wordy(exchange: Exchange) -> Said:
+    """Asks for everybody: the first plan and the first verdict have to be corrected, the answer is flagged."""
+    role, _, _ = who(exchange)
+    if role in ("coordinator", "validator") and exchange.metadata["turn"] == 1:
+        return "I would rather not say"
+    long = "It is worth noting that, all things considered, the login is slow because the index is missing. " * 6
+    return long if role == "synthesizer" else obliging(exchange)
+
+
+@pytest.mark.parametrize("wishes", [Wishes(), Wishes(max_calls=4), Wishes(max_calls=9), Wishes(max_usd="1")])
+@pytest.mark.parametrize("mode", ["request", "single", "plan"])
+async def test_a_role_that_was_given_up_after_crashes_is_given_up_again(wishes: Wishes, mode: str) -> None:
+    ledger = Ledger()
+    at = desk(Answers(wordy), store=ledger)
+    config = at.config(replace(wishes, judge_intent=True, revise=True))
+    config = replace(config, tuning=replace(config.tuning, restarts=0))
+    how: dict[str, Any] = {"plan": plan(task("a"), task("b"))} if mode == "plan" else {"mode": mode}
+    run = await at.runs.submit("an odd request, zyx", config, **how)
+    await at.runs.drive(run)
+    given_up = 0
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(Answers(wordy), store=(copy := ledger.until(commits)))
+        await resumed.runs.drive(run)
+        if not [each for each in resumed.entries(run, "role.answered") if each.data.get("error") == "restarts"]:
+            continue
+        given_up += 1
+        for cut in range(commits + 1, len(copy.commits) + 1):
+            report = await again(desk(store=copy.until(cut)), run)
+            assert report["identical"] is True, (commits, cut, report)
+    assert given_up
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("limit", [5, 6, 7])
+async def test_what_earlier_drivers_asked_a_role_that_was_given_up_counts_as_it_did(limit: int) -> None:
+    ledger = Ledger()
+    at = desk(Answers(wordy), store=ledger)
+    config = at.config(Wishes(max_calls=limit))
+    config = replace(config, tuning=replace(config.tuning, restarts=1))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b")))
+    await at.runs.drive(run)
+    given_up = 0
+    for killed in range(3, len(ledger.commits)):
+        copy = ledger.until(killed)
+        await desk(Answers(wordy), store=copy).runs.drive(run)
+        for commits in range(killed + 1, len(copy.commits)):
+            retried = desk(Answers(wordy), store=copy.until(commits))
+            await retried.runs.drive(run)
+            await retried.runs.retry(run, "a")
+            given_up += any(each.data.get("error") == "restarts" for each in retried.entries(run, "role.answered"))
+            report = await again(retried, run)
+            assert report["identical"] is True, (killed, commits, report)
+    assert given_up
+
+
 def rejected(at: Desk, run: str) -> list[Any]:
     return [entry for entry in at.entries(run, "task.judged") if not entry.data["ok"]]
 

@@ -33,6 +33,7 @@ prompt=$(cat)
 pause=0.005
 case "$prompt" in *"a restless task"*) pause=0.02 ;; esac
 if [ "$role" = "$(cat "$folder/patient")" ]; then pause=60; fi
+if [ "$role" = "$(cat "$folder/deadly")" ]; then kill -9 "$(cut -d" " -f4 "/proc/$PPID/stat")"; fi
 if [ "$pause" != 0.005 ]; then setsid sleep "$mark" > /dev/null 2>&1 & fi
 sleep "$pause"
 if [ "$pause" != 0.005 ]; then kill $!; fi
@@ -78,6 +79,7 @@ class Ground:
         if plan is not None:
             (folder / "plan.json").write_text(json.dumps(plan), "utf-8")
         ground.let_wait("nobody")
+        ground.let_kill("nobody")
         tables = [ground._provider(role) for role in ROLES]
         (folder / "hansard.toml").write_text("\n".join((SETTINGS.format(judge=judge), *tables)), "utf-8")
         return ground
@@ -85,6 +87,10 @@ class Ground:
     def let_wait(self, role: str) -> None:
         """From here on the agent in this role takes longer than any test: the run can be killed while it is asked."""
         (self.folder / "patient").write_text(role, "utf-8")
+
+    def let_kill(self, role: str) -> None:
+        """From here on the agent in this role ends whoever drives the run, as a machine does that has no memory left."""
+        (self.folder / "deadly").write_text(role, "utf-8")
 
     def _provider(self, role: str) -> str:
         argv = ["sh", str(self.folder / "agent.sh"), role, self.mark, str(self.folder)]

@@ -310,6 +310,89 @@ async def test_a_task_that_was_turned_away_at_a_gate_is_turned_away_once_whateve
         audit(copy, run)
 
 
+LONG = "It is worth noting that, all things considered, the login is slow because the index is missing. " * 6
+SHORT = "The login is slow because the index is missing."
+TWO: dict[str, Any] = {"plan": plan(task("a"), task("b", lane="beta"))}
+
+
+def longwinded(exchange: Exchange) -> Said:
+    return LONG if who(exchange)[0] == "synthesizer" else obliging(exchange)
+
+
+@pytest.mark.parametrize(
+    ("role", "how", "reason"),
+    [
+        ("coordinator", {}, "coordinator_silent"),
+        ("classifier", {"mode": "single"}, "classifier_silent"),
+        ("validator", {"plan": plan(task("a"))}, "nothing_passed"),
+        ("synthesizer", TWO, "synthesizer_silent"),
+        ("intent_judge", TWO, "answered"),
+        ("reviser", TWO, "answered"),
+    ],
+)
+async def test_a_role_that_ends_the_engine_each_time_it_is_asked_counts_for_silent_in_the_end(
+    role: str, how: dict[str, Any], reason: str
+) -> None:
+    """Whoever comes next would ask it again, for ever, where nobody sits beside who could give it up."""
+    store = Ledger()
+    wishes = Wishes(judge_intent=True, revise=True)
+    run = (await desk(Answers(longwinded), store=store).run("an odd request, zyx", wishes=wishes, **how)).run
+    cut = 0
+    for _ in range(4):
+        cut = first_commit(store, "role.asked", after=cut, said=f'"role":"{role}"'.encode())
+        store, provider = store.until(cut), Answers(longwinded)
+        at = desk(provider, store=store)
+        ended = await at.runs.drive(run)
+    assert (ended.reason, provider.asked(role)) == (reason, [])
+    [said] = [each for each in at.entries(run, "role.answered") if each.data["role"] == role]
+    assert (said.data["ok"], said.data["error"], said.actor) == (False, "restarts", "engine")
+    assert "4 times" in at.text(said, "output")
+    [last] = at.entries(run, "run.ended")
+    assert last.data["calls"] == len(at.entries(run, "role.asked", "task.attempted"))
+    audit(store, run)
+    for killed in range(cut + 1, len(store.commits)):
+        again = desk(provider, store=store.until(killed))
+        assert (await again.runs.drive(run)).reason == reason, killed
+        answers = [each.data for each in again.entries(run, "role.answered")]
+        assert [each["error"] for each in answers if each["role"] == role] == ["restarts"]
+        assert provider.asked(role) == []
+        audit(again.store, run)
+
+
+async def test_a_role_that_was_given_up_is_asked_again_by_whoever_wants_a_task_done_again() -> None:
+    store = Ledger()
+    run = (await desk(Answers(), store=store).run(**TWO)).run
+    cut = 0
+    for _ in range(4):
+        cut = first_commit(store, "role.asked", after=cut, said=b'"role":"synthesizer"')
+        store = store.until(cut)
+        at = desk(Answers(), store=store)
+        ended = await at.runs.drive(run)
+    assert ended.reason == "synthesizer_silent"
+    assert (await at.runs.retry(run, "a")).state == "answered"
+    audit(store, run)
+
+
+async def test_interruptions_in_good_order_never_count_against_a_role() -> None:
+    hangs = True
+
+    async def says(exchange: Exchange) -> Said:
+        if hangs:
+            await asyncio.sleep(60)
+        return obliging(exchange)
+
+    provider = Answers(says)
+    made = desk(provider)
+    run = await made.submit()
+    for asked in range(1, 7):
+        driving = asyncio.ensure_future(made.runs.drive(run))
+        await asyncio.wait_for(provider.asked_times(asked), 60)
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+    hangs = False
+    assert (await made.runs.resume(run)).state == "answered"
+
+
 async def test_interruptions_in_good_order_never_count_against_an_attempt() -> None:
     hangs = True
 
@@ -361,10 +444,6 @@ async def test_what_was_skipped_before_the_cut_is_not_skipped_again() -> None:
         assert ended.state == "partial"
         assert sorted(str(each.data["task"]) for each in again.entries(run, "task.skipped")) == ["b", "c"]
         audit(again.store, run)
-
-
-LONG = "It is worth noting that, all things considered, the login is slow because the index is missing. " * 6
-SHORT = "The login is slow because the index is missing."
 
 
 class Notes:

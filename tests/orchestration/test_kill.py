@@ -80,6 +80,20 @@ def test_a_run_that_is_killed_while_a_role_is_asked_asks_it_again_and_finishes(t
     finishes(ground, kills=1)
 
 
+def test_a_role_that_kills_its_driver_each_time_is_given_up_and_what_it_took_is_on_the_record(tmp_path: Path) -> None:
+    ground = Ground.laid(tmp_path)
+    ground.let_kill("judge")
+    for _ in range(4):
+        with ground.driven() as process:
+            assert process.wait(timeout=60) == -signal.SIGKILL
+    assert ground.drive() == "failed"
+    last = ground.entries()[-1]
+    assert ground.asked().count("judge") == 4
+    assert (last.data["reason"], last.data["calls"]) == ("nothing_passed", len(ground.asked()))
+    assert ground.verified().ok
+    assert ground.forsaken() == []
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("role", "number"),

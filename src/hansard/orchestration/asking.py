@@ -16,13 +16,14 @@ from typing import Any, Generic, TypeVar
 from hansard.domain.exchange import Completion, Exchange, Limits, Schema
 from hansard.domain.fact import Body
 from hansard.domain.value import value
-from hansard.domain.work import RoleAsked
+from hansard.domain.work import RoleAnswered, RoleAsked
 from hansard.errors import UsageError
 from hansard.orchestration.config import RunConfig
-from hansard.orchestration.execute import answered
+from hansard.orchestration.execute import answered, cut_short
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.judge import Programs
 from hansard.orchestration.nested import Convenes, Nested
+from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach, Purse, Reserved
 from hansard.orchestration.roles import Question
 from hansard.orchestration.seams import Reviser, Source, Verifier
@@ -35,6 +36,7 @@ from hansard.providers.recording import Call, call_of
 from hansard.providers.retry import Retries
 from hansard.providers.schema import compile as compile_schema
 from hansard.record.recorder import Cause, Step, Within
+from hansard.record.replaying import SWALLOWED
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -99,7 +101,7 @@ class NoAnswer(Exception):
 
 
 class Swallowed(Exception):
-    """An attempt has no answer, and no other one follows: the engine had ended too often while it was made."""
+    """An attempt, or a question, has no answer, and no other one follows: the engine had ended too often while it was made."""
 
 
 class Unanswered(Exception):
@@ -110,9 +112,16 @@ class Asker:
     """Asks for one run. `lanes` are the purses of lanes that have a budget of their own."""
 
     def __init__(
-        self, config: RunConfig, nonce: str, means: Means, journal: Journal, purse: Purse, lanes: Mapping[str, Purse]
+        self,
+        config: RunConfig,
+        progress: Progress,
+        means: Means,
+        journal: Journal,
+        purse: Purse,
+        lanes: Mapping[str, Purse],
     ) -> None:
-        self.config, self.nonce, self.means, self.journal = config, nonce, means, journal
+        self.config, self.nonce, self.means, self.journal = config, progress.nonce, means, journal
+        self._progress = progress
         self.purse, self._lanes = purse, lanes
         self.deadline: float | None = None
         """When the run's time is over, by the loop's clock."""
@@ -286,9 +295,11 @@ class Asker:
         """Ask a role until it answers in shape, within bounds. `ahead` is recorded together with the first question, and
         what `then` makes of the answer together with the answer; causes inside these point at each other by Within.
 
-        NoAnswer when it does not; Breach when the budget ends first, with `ahead` recorded all the same.
+        NoAnswer when it does not, or when crashes have cut it short too often; Breach when the budget ends first, with `ahead`
+        recorded all the same.
         """
         target = self.target(self.config.role(question.role))
+        await self._refuse_swallowed(question, target)
         base = question.exchange(target.model, {"lane": lane} if lane else {})
         tuning = self.config.tuning
         base = replace(base, limits=Limits(timeout_s=tuning.timeout_s, max_output_tokens=tuning.max_output_tokens))
@@ -298,7 +309,11 @@ class Asker:
             exchange = replace(exchange, metadata={**base.metadata, "turn": turn})
             [*put, asked], exchange, held = await self._put(question, exchange, target, turn, causes, ahead, lane)
             before, ahead = before or tuple(put), ()
-            completion, value = self._meaning(question, await self.call(target, held, asked))
+            try:
+                came = await self.call(target, held, asked)
+            except Swallowed:
+                raise await self._swallowed(question, target, asked) from None
+            completion, value = self._meaning(question, came)
             if completion.ok:
                 said = Step(answered(question.role, completion), question.role, [asked])
                 steps = then(value, completion) if then else ()
@@ -322,6 +337,23 @@ class Asker:
                 why = completion.failure.message if completion.failure else "no reason given"
                 raise NoAnswer(question.role, heard.seq, why)
             await self.means.sleep(pause)
+
+    async def _refuse_swallowed(self, question: Question[Any], target: Target) -> None:
+        """NoAnswer where the engine has ended too often while this was asked: to ask it again may end it again."""
+        key = (question.role, question.task, question.attempt)
+        if (said := self._progress.swallowed.get(key)) is not None:
+            raise NoAnswer(question.role, said, self._too_often)
+        crashes = self._progress.crashes.get(key, ())
+        if len(crashes) > self.config.tuning.restarts:
+            raise await self._swallowed(question, target, max(crashes))
+
+    async def _swallowed(self, question: Question[Any], target: Target, asked: int) -> NoAnswer:
+        fact = RoleAnswered(role=question.role, **cut_short(SWALLOWED, target.model_name, self._too_often))
+        return NoAnswer(question.role, (await self.journal.record(fact, "engine", [asked])).seq, self._too_often)
+
+    @property
+    def _too_often(self) -> str:
+        return f"the engine ended {self.config.tuning.restarts + 1} times while this was asked"
 
     async def _put(
         self,

@@ -108,14 +108,14 @@ def answered(role: RoleName, completion: Completion, pause_s: float | None = Non
     return RoleAnswered(role=role, ok=completion.ok, **_said(completion, pause_s))
 
 
-def cut_short(why: str, model: str) -> dict[str, Any]:
-    """The fields of an answer that never came, because the run was stopped while it was asked."""
+def cut_short(why: str, model: str, said: str = "the run was stopped before the answer came") -> dict[str, Any]:
+    """The fields of an answer that never came: in a word why, and what is said of it."""
     nobody = Completion(provider="", requested_model=model, returned_model=model, finish="error")
     return {
         **_said(nobody),
         "ok": False,
         "error": why,
-        "output": Body.text(f"[{why}] the run was stopped before the answer came"),
+        "output": Body.text(f"[{why}] {said}"),
     }
 
 

@@ -17,6 +17,7 @@ from hansard.orchestration.gates import Gate
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan
 from hansard.record.history import calls_of_turn
+from hansard.record.replaying import SWALLOWED
 from hansard.store.base import Claim, Freed
 
 DRIVEN = frozenset(kind for kind, fact in KINDS.items() if fact.DRIVEN)
@@ -30,6 +31,8 @@ _OF_SESSIONS = (
     "session.ended",
 )
 _TIMED = ("task.returned", "role.answered", "run.interrupted")
+Asked = tuple[str, str | None, int]
+"""A question to a role, however often it is put: the role, its task, and of that the attempt."""
 _MOVES = ("gate.decided", "run.cancel_asked", "run.resume_asked", "run.retry_asked", "run.interrupted")
 
 
@@ -125,6 +128,10 @@ class Progress:
     revised: Entry | None = None
     asking: dict[int, Entry] = field(default_factory=dict)
     """Questions to roles that have no answer yet."""
+    crashes: dict[Asked, list[int]] = field(default_factory=dict)
+    """By question: where it was put, each time that a crash cut it short."""
+    swallowed: dict[Asked, int] = field(default_factory=dict)
+    """The entries that stand in place of answers, because of too many crashes."""
     panels: set[int] = field(default_factory=set)
     """Attempts and questions that a panel answers; what that takes is counted turn by turn."""
     lost: dict[int, str | None] = field(default_factory=dict)
@@ -141,6 +148,8 @@ class Progress:
     """Calls inside of sessions that have no answer yet."""
     _breaches: set[int] = field(default_factory=set)
     """Where a lane's budget said no."""
+    _spared: set[int] = field(default_factory=set)
+    """Questions to roles that no crash counts against: one has counted already, or what left them without an answer was none."""
     _asked_ts: dict[int, int] = field(default_factory=dict)
     _epoch_ts: int = 0
 
@@ -177,6 +186,8 @@ class Progress:
                 self._asks(entry)
             case "role.answered":
                 asked = self.asking.pop(entry.causes[0], None) if entry.causes else None
+                if asked and data.get("error") == SWALLOWED:
+                    self.swallowed[_asked(asked)] = entry.seq
                 self._spend(entry, asked.data.get("task") if asked else None)
             case kind if kind in _OF_SESSIONS:
                 self._take_session(entry)
@@ -197,6 +208,7 @@ class Progress:
             case "run.retry_asked":
                 self._retry(entry)
             case "run.interrupted" if data["by"] != "error":
+                self._spared.update(self.asking)
                 for _, attempt in self.attempting:
                     attempt.interrupted = True
             case "run.ended":
@@ -223,6 +235,9 @@ class Progress:
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
         self.claims.append(seq)
+        for asked in self.asking.keys() - self._spared:
+            self.crashes.setdefault(_asked(self.asking[asked]), []).append(asked)
+        self._spared.update(self.asking)
         self.lose()
 
     @property
@@ -288,7 +303,8 @@ class Progress:
         for each in self.tasks.values():
             each.skipped = each.refused = None
         self.ended = self.answered = self.cancel_asked = self.revised = None
-        self.checked = {}
+        self.checked, self.crashes, self.swallowed = {}, {}, {}
+        self._spared.update(self.asking)
 
     def _asks(self, entry: Entry) -> None:
         self._task_of[entry.seq] = str(entry.data.get("task") or "")
@@ -324,6 +340,7 @@ class Progress:
         task = self.tasks.get(id)
         if task is not None and task.last is not None:
             task.last.advanced = True
+        self._spared |= {asked for asked in self.asking.keys() & self.panels if self._task_of[asked] == id}
 
     def _count_turn(self, entry: Entry) -> str:
         """Count what a model was asked last in a turn; comes back whose task that was."""
@@ -406,6 +423,10 @@ def take_gate(gates: dict[str, Gate], entry: Entry) -> None:
         gates[id].decisions.append(entry)
     elif entry.kind == "gate.closed" and id in gates:
         gates[id].closed = entry
+
+
+def _asked(entry: Entry) -> Asked:
+    return str(entry.data["role"]), entry.data.get("task"), int(entry.data["attempt"])
 
 
 def _attempt(task: TaskProgress, entry: Entry) -> Attempt:

@@ -20,6 +20,9 @@ from hansard.store.base import Query, Store
 
 CUT_SHORT = frozenset({"cancelled", "deadline"})
 """Errors of answers that never came, because the run was stopped while they were waited for."""
+SWALLOWED = "restarts"
+"""The error of an answer in place of one that never came, because the engine had ended too often while it was waited for."""
+NEVER_CAME = CUT_SHORT | {SWALLOWED}
 WORKER = "worker"
 UNMISSED = frozenset({"intent_judge", "reviser"})
 """Roles whose silence nothing on the record is built on."""
@@ -66,7 +69,7 @@ def recording_of(reader: Reader, entries: Sequence[Entry]) -> Recording:
         match entry.kind:
             case "task.attempted" | "role.asked":
                 asked[entry.seq] = entry
-            case "task.returned" | "role.answered" if entry.data.get("error") not in CUT_SHORT:
+            case "task.returned" | "role.answered" if entry.data.get("error") not in NEVER_CAME:
                 calls.append(_call(reader, came_of(asked, entry), entry, built_on.get(entry.seq, ())))
             case "task.judged" if "reasons" in entry.body:
                 programs += _programs(json.loads(reader.data(entry, "reasons")))

@@ -14,7 +14,7 @@ from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.domain.value import value
 from hansard.ledger.entry import Entry
 from hansard.providers.recording import Call
-from hansard.record.replaying import CUT_SHORT, WORKER, Reader, call_asked
+from hansard.record.replaying import CUT_SHORT, NEVER_CAME, SWALLOWED, WORKER, Reader, call_asked
 
 Deed = tuple[object, ...]
 
@@ -63,8 +63,8 @@ class Phase:
     attempts: Mapping[str, Sequence[int]]
     """By task: attempts that were answered, or at which it stood in the end. What a crash cut short is not among them."""
     swallowed: Mapping[Call, int]
-    """Attempts, with their entries, of which a verdict says that the engine ended too often while they were made; some in a
-    phase before."""
+    """Attempts and questions, with their entries, of which a verdict, or what stands in place of an answer, says that the
+    engine ended too often while they were made; attempts may have been made in a phase before."""
     unjudged: Sequence[Entry]
     """Results by its end that a verdict could have come of, and none did."""
     done: Counter[Deed]
@@ -140,10 +140,10 @@ def _followed_by(call: Call) -> object:
 
 
 def _swallowed(own: Sequence[Entry], so_far: Sequence[Entry]) -> dict[int, Call]:
-    """The attempts of which a verdict of this phase says that the engine ended too often while they were made."""
-    tried = {entry.seq: entry for entry in so_far if entry.kind == "task.attempted"}
-    causes = (seq for entry in own if entry.kind == "task.judged" for seq in entry.causes)
-    return {seq: call_asked(tried[seq]) for seq in causes if seq in tried}
+    """The attempts and questions of which this phase says that the engine ended too often while they were made."""
+    asked = {entry.seq: entry for entry in so_far if entry.kind in ("task.attempted", "role.asked")}
+    said = (entry for entry in own if entry.kind == "task.judged" or entry.data.get("error") == SWALLOWED)
+    return {seq: call_asked(asked[seq]) for entry in said for seq in entry.causes if seq in asked}
 
 
 def _refused_behind_a_crash(entries: Sequence[Entry], asked: Mapping[int, str]) -> set[int]:
@@ -205,6 +205,7 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
     breaches = set[int]()
     turns: dict[tuple[object, ...], list[int]] = {}
     about: dict[int, tuple[object, ...]] = {}
+    cut: dict[tuple[object, ...], list[int]] = {}
     found: set[int] = set()
     for entry in entries:
         data = entry.data
@@ -218,7 +219,8 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
                 breaches.clear()
             case "run.claimed":
                 answered = [key for key, seqs in turns.items() if len(seqs) > 1]
-                found.update(seq for key in answered for seq in turns.pop(key))
+                cut |= {key: turns.pop(key) for key in answered}
+                found.update(seq for key in answered for seq in cut[key])
                 found |= breaches
                 breaches.clear()
             case "budget.breached" if not data.get("lane") and not is_of_the_cut(entry):
@@ -228,6 +230,10 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
             case "role.asked":
                 about[entry.seq] = (data["role"], data.get("task"), data["attempt"])
                 turns.setdefault(about[entry.seq], []).append(entry.seq)
+            case "role.answered" if data.get("error") == SWALLOWED:
+                # It is not asked again: what was asked last has led to this.
+                asked = about[entry.causes[0]]
+                found.difference_update(() if turns.pop(asked, None) else cut.get(asked, ()))
             case "role.answered" if (key := about.get(entry.causes[0])) in turns:
                 about[entry.seq] = key
                 turns[key].append(entry.seq)
@@ -304,4 +310,4 @@ def is_decided(closed: Entry) -> bool:
 
 def is_answer(entry: Entry) -> bool:
     """Whether this is what somebody answered, and not the word in place of an answer that did not come any more."""
-    return entry.kind in ("task.returned", "role.answered") and entry.data.get("error") not in CUT_SHORT
+    return entry.kind in ("task.returned", "role.answered") and entry.data.get("error") not in NEVER_CAME

@@ -23,7 +23,7 @@ from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
 from hansard.providers.recording import Call, call_of, opened
 from hansard.record.reading import came_of
-from hansard.record.replaying import Reader, call_asked
+from hansard.record.replaying import WORKER, Reader, call_asked
 
 
 class Stage:
@@ -55,8 +55,9 @@ class Stage:
         live = self._swapped.get(str(exchange.metadata.get("role", "")))
         if live is None:
             if self._until.is_swallowed(exchange):
-                # It was made, whatever came of it.
-                self._count(exchange, Spend(calls=1))
+                # It was made, whatever came of it. What stands in place of an answer says so itself.
+                if call_of(exchange).role == WORKER:
+                    self._count(exchange, Spend(calls=1))
                 raise Swallowed
             if self._until.stands_at(exchange):
                 self._until.stand()
