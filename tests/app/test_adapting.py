@@ -19,6 +19,7 @@ from hansard.app.setup.convening import Call, convening, default_config
 from hansard.app.telling.deliberationviews import convening_of
 from hansard.app.telling.span_names import INPUT_TOKENS, OUTPUT_TOKENS
 from hansard.app.telling.spans import run_spans
+from hansard.deliberation.documents import Config
 from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
 from hansard.deliberation.questions import read_questions
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
@@ -32,7 +33,7 @@ from hansard.providers.base import failure
 from hansard.store.base import Query
 from ledgers import full_disk
 from panels import Voices, agreeing, verdict
-from running import audit, desk
+from running import Desk, Ledger, audit, desk
 
 EXPERT = {
     "id": "Data Protection!",
@@ -487,6 +488,80 @@ async def test_a_lost_call_of_a_plain_session_counts_in_its_last_word_too(tmp_pa
         await hansard.deliberations.resume(run)
         [ended] = entries(hansard, run, "run.ended")
         assert ended.data["calls"] == hansard.runs.show(run)["spent"]["calls"] == len(voices.calls) == 5
+
+
+def chosen(exchange: Exchange) -> Any:
+    """The same for a panel that a model chooses."""
+    if exchange.schema_name != "selector_output":
+        return versed(exchange)
+    panel = ["critic", "engineer"]
+    return {"strategy": "llm", "selected_agents": panel, "coordinator_agent": "coordinator", "rationale": "both"}
+
+
+KILLERS: dict[str, dict[str, Any]] = {
+    "expert": {"role": "persona_maker"},
+    "first answer": {"agent": "critic", "round": 0},
+    "selector": {"agent": "coordinator", "round": 0},
+    "turn": {"agent": "critic", "round": 1},
+    "verdict": {"agent": "coordinator", "turn_index": 3},
+    "synthesis": {"agent": "coordinator", "turn_index": 4},
+}
+
+
+async def killed_by(killer: str, after: int) -> tuple[Desk, str, Voices]:
+    """A deliberation whose driver was killed so many times when this was asked, and then driven once more."""
+    ledger, call = Ledger(), dict[str, Any]()
+    config = default_config("Keep the mail server?", "voices", "voice")
+    if killer == "selector":
+        data = config.as_data()
+        data["selector"] |= {"strategy": "llm", "selector_budget": {"max_tokens": 500}}
+        config = Config.parse(data)
+    elif killer in ("expert", "first answer"):
+        call = {"experts": ["a lawyer", "a nurse"], "ensemble": True}
+    voices = Voices(chosen)
+    at = desk(voices, store=ledger)
+    made = convening(at.settings, at.pool, Call(config=config, panel=["critic", "engineer"], **call))
+    run = await Deliberations(at.recorder, at.store, at.pool).convene(made)
+    await Deliberations(at.recorder, at.store, at.pool).drive(run)
+    for number in range(1, after + 1):
+        asked = [
+            each.seq
+            for each in at.entries(run, "turn.asked", "role.asked")
+            if KILLERS[killer].items() <= {**each.data}.items()
+        ]
+        cut = next(n for n in range(len(ledger.commits) + 1) if ledger.until(n).head().size > asked[number - 1])
+        ledger, voices = ledger.until(cut), Voices(chosen)
+        at = desk(voices, store=ledger)
+        await Deliberations(at.recorder, at.store, at.pool).drive(run)
+    return at, run, voices
+
+
+@pytest.mark.parametrize(
+    ("killer", "reason"),
+    [
+        ("expert", "synthesis"),
+        ("first answer", "synthesis"),
+        ("selector", "provider_unrecoverable"),
+        ("turn", "provider_unrecoverable"),
+        ("verdict", "provider_unrecoverable"),
+        ("synthesis", "provider_unrecoverable"),
+    ],
+)
+async def test_a_question_that_ends_the_engine_each_time_is_given_up_and_the_session_ends(
+    killer: str, reason: str
+) -> None:
+    """Whoever comes next would ask it again, for ever, where nobody sits beside who could give it up."""
+    at, run, _ = await killed_by(killer, 3)
+    [ended] = at.entries(run, "run.ended")
+    assert ended.data["reason"] == "synthesis"
+    at, run, voices = await killed_by(killer, 4)
+    [ended] = at.entries(run, "run.ended")
+    assert ended.data["reason"] == reason
+    said = [{**each.metadata, "agent": each.metadata.get("agent_id")} for each in voices.calls]
+    # Another expert is another question.
+    assert len([each for each in said if KILLERS[killer].items() <= each.items()]) == (killer == "expert")
+    assert ended.data["calls"] == at.runs.show(run)["spent"]["calls"]
+    audit(at.store, run)
 
 
 @pytest.mark.parametrize("limit", [1, 2])

@@ -31,8 +31,10 @@ _OF_SESSIONS = (
     "session.ended",
 )
 _TIMED = ("task.returned", "role.answered", "run.interrupted")
-Asked = tuple[str, str | None, int]
-"""A question to a role, however often it is put: the role, its task, and of that the attempt."""
+_SETTLES = ("panel.selected", "ensemble.answered", "turn.taken", "turn.failed")
+Asked = tuple[object, ...]
+"""A question, however often it is put: the role, its task, and of that the attempt; or the session, the agent, the round and the
+branch."""
 _MOVES = ("gate.decided", "run.cancel_asked", "run.resume_asked", "run.retry_asked", "run.interrupted")
 
 
@@ -148,8 +150,10 @@ class Progress:
     """Calls inside of sessions that have no answer yet."""
     _breaches: set[int] = field(default_factory=set)
     """Where a lane's budget said no."""
+    _turns: dict[int, Entry] = field(default_factory=dict)
+    """Questions inside of sessions that led to nothing so far."""
     _spared: set[int] = field(default_factory=set)
-    """Questions to roles that no crash counts against: one has counted already, or what left them without an answer was none."""
+    """Questions that no crash counts against: one has counted already, or what left them without an answer was none."""
     _asked_ts: dict[int, int] = field(default_factory=dict)
     _epoch_ts: int = 0
 
@@ -158,6 +162,8 @@ class Progress:
         self.seen = entry.seq
         if entry.kind in _MOVES:
             self.moved = entry.seq
+        if entry.kind in _SETTLES:
+            self._settle(entry)
         data = entry.data
         # What people say may come while nobody drives: at a gate for days. Only a driver's own entries tell that it worked.
         if self._epoch_ts and entry.kind != RunClaimed.KIND and entry.kind in DRIVEN:
@@ -197,6 +203,8 @@ class Progress:
                 self.checked[str(data["check"])] = entry
             case "answer.revised":
                 self.revised = entry
+            case "persona.made":
+                self.crashes.clear()
             case "run.answered":
                 self.answered, self.answer_complete = entry.seq, data.get("complete") is True
             case "budget.breached" if data.get("lane"):
@@ -208,7 +216,7 @@ class Progress:
             case "run.retry_asked":
                 self._retry(entry)
             case "run.interrupted" if data["by"] != "error":
-                self._spared.update(self.asking)
+                self._spared.update(self.asking, self._turns)
                 for _, attempt in self.attempting:
                     attempt.interrupted = True
             case "run.ended":
@@ -235,9 +243,10 @@ class Progress:
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
         self.claims.append(seq)
-        for asked in self.asking.keys() - self._spared:
-            self.crashes.setdefault(_asked(self.asking[asked]), []).append(asked)
-        self._spared.update(self.asking)
+        put = self.asking | self._turns
+        for asked in put.keys() - self._spared:
+            self.crashes.setdefault(_asked(put[asked]), []).append(asked)
+        self._spared.update(put)
         self.lose()
 
     @property
@@ -322,6 +331,7 @@ class Progress:
                 self._task_of[entry.seq] = self._task_of.get(str(data["session"]), "")
                 self._asked_ts[entry.seq] = entry.ts
                 self._calling.add(entry.seq)
+                self._turns[entry.seq] = entry
             case "tools.returned":
                 # The model is asked again. What the tools took is no time of a call.
                 self._task_of[entry.seq] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
@@ -335,6 +345,12 @@ class Progress:
                 task = self._count_turn(entry)
                 if entry.kind == "turn.taken":
                     self._advance(task)
+
+    def _settle(self, entry: Entry) -> None:
+        """Something came of a question inside of a session: crashes before that no longer count."""
+        for seq in entry.causes:
+            if (asked := self._turns.pop(seq, None)) is not None:
+                self.crashes.pop(_asked(asked), None)
 
     def _advance(self, id: str) -> None:
         task = self.tasks.get(id)
@@ -426,7 +442,8 @@ def take_gate(gates: dict[str, Gate], entry: Entry) -> None:
 
 
 def _asked(entry: Entry) -> Asked:
-    return str(entry.data["role"]), entry.data.get("task"), int(entry.data["attempt"])
+    about = ("role", "task", "attempt") if entry.kind == "role.asked" else ("session", "agent", "round", "branch_depth")
+    return tuple(entry.data.get(name) for name in about)
 
 
 def _attempt(task: TaskProgress, entry: Entry) -> Attempt:

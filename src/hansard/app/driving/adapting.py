@@ -157,7 +157,8 @@ class _Preparing:
         if over and not completion.refused:
             # Like a synthesis that breaches a cap, what it says does not count.
             completion = spoiled(completion, self._allowance.why(over))
-        if (over or completion.refused) and completion.failure:
+        is_used_up = completion.refused and completion.failure and completion.failure.kind == "quota_exhausted"
+        if (over or is_used_up) and completion.failure:
             self.used_up = completion.failure.message
         return await self._made(completion, need, config, causes)
 

@@ -14,6 +14,7 @@ from hansard.app.driving.adapting import Ready, Tell, nothing_left, prepared
 from hansard.app.driving.panel_provider import Nobody
 from hansard.app.pool import Pool
 from hansard.app.setup.convening import Convening
+from hansard.app.setup.given_up import given_up
 from hansard.app.telling.deliberationviews import ENDS, Spent, convening_of, has_session, spent_on_record
 from hansard.deliberation.archive import Taken
 from hansard.deliberation.chair import Held
@@ -59,7 +60,7 @@ class Hold:
         """Hold the session, or what is left of it."""
         progress = self.progress
         async with self._taken() as pen:
-            made, story = convening_of(self._store, progress.configured), self._story()
+            made, story = self._made(), self._story()
             if story is None:
                 ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
                 pins = pins or live(elapsed_before_us=ready.elapsed_us)
@@ -78,7 +79,7 @@ class Hold:
         if progress.ended is not None:
             return ended_before(progress.ended), None
         async with self._taken() as pen:
-            made = convening_of(self._store, progress.configured)
+            made = self._made()
             before = {agent.id for agent in made.config.agents}
             ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
             refs = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
@@ -131,7 +132,7 @@ class Hold:
         recorded = await self._recorder.record(
             fact, actor=ENGINE, run=progress.run, causes=[each for each in causes if each is not None], claim=claim
         )
-        progress.claims.append(recorded.seq)
+        progress.claim(recorded.seq)
         self._tell(progress.run, [recorded])
 
     async def _left(self, error: BaseException, once: bool) -> None:
@@ -217,6 +218,10 @@ class Hold:
         if story.timed is None:
             return until(None)
         return story.elapsed_us + until(None) - until(story.timed)
+
+    def _made(self) -> Convening:
+        """What it is held with, and what nobody is asked any more by now."""
+        return replace(convening_of(self._store, self.progress.configured), given_up=given_up(self.progress.crashes))
 
     def _story(self) -> Story | None:
         run = self.progress.run

@@ -9,7 +9,7 @@ from hansard.domain.exchange import Completion, Exchange, Failure
 from hansard.orchestration.purse import LEAST_OUTPUT_TOKENS as LEAST
 from hansard.orchestration.purse import USUAL_OUTPUT_TOKENS as USUAL
 from hansard.orchestration.purse import estimated_tokens
-from hansard.providers.base import Provider, Wrapper, failed, failure, held
+from hansard.providers.base import Provider, Wrapper, failed, failure, held, refusal_of
 from hansard.providers.prices import Price
 
 
@@ -122,6 +122,8 @@ class Charged(Wrapper):
 
     def refusal(self, exchange: Exchange) -> Completion | None:
         """The answer to a call that is not made; None where it may be."""
+        if refusal := refusal_of(self.inner, exchange):
+            return refusal
         used_up = self._allowance.used_up(exchange)
         return replace(failed(self, exchange, self._allowance.why(used_up)), refused=True) if used_up else None
 

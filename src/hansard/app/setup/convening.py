@@ -14,6 +14,7 @@ from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.settings import Settings, recordable
 from hansard.app.setup.allowance import Allowance, Charged, Priced
 from hansard.app.setup.configuring import ITS_OWN, MOST_USD, allowed, check_price, costs_some, nobody
+from hansard.app.setup.given_up import GivenUp
 from hansard.app.setup.panels import panel_names, panel_of, personas_of, usual_provider
 from hansard.app.setup.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.setup.tooltables import handlers_of
@@ -34,6 +35,7 @@ from hansard.domain.budget import NANO_PER_USD, Budget, in_nano
 from hansard.domain.value import value
 from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import PANEL, is_panel
+from hansard.orchestration.progress import Asked
 from hansard.providers.agents.auto import installed
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
@@ -73,6 +75,8 @@ class Convening:
     """How many calls of models there may be, with those before the session; None is no limit."""
     cut: Sequence[str] = ()
     """What it asked for and is not allowed here, each in a sentence."""
+    given_up: set[Asked] = field(default_factory=set)
+    """What is not asked any more when it comes up next, because of what became of it."""
 
     def as_json(self) -> bytes:
         return json.dumps(self._data(), ensure_ascii=False).encode()
@@ -156,6 +160,9 @@ class Convening:
             allowance = Allowance(calls=self.max_calls - calls)
             providers = {id: Charged(provider, allowance) for id, provider in providers.items()}
             selector = Charged(selector, allowance) if selector else None
+        if self.given_up:
+            providers = {id: GivenUp(provider, self.given_up) for id, provider in providers.items()}
+            selector = GivenUp(selector, self.given_up) if selector else None
         return Setting.of(
             config,
             providers=providers,
