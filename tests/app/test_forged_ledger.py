@@ -239,6 +239,23 @@ def test_the_command_says_which_entry_and_where_to_look(settings: Settings, tmp_
     assert "tasks is missing; `hansard ledger get" in done.stderr
 
 
+@pytest.mark.parametrize("nobody", [True, False], ids=["in no run", "not there"])
+def test_an_id_that_nobody_requested_is_no_run(settings: Settings, tmp_path: Path, nobody: bool) -> None:
+    def change(entries: list[Members]) -> None:
+        entry = next(entry for entry in entries if entry["kind"] == "run.requested")
+        entry |= {"run": ""} if nobody else {"kind": "somebody.else"}
+
+    run = next(entry["run"] for entry in read(Path(settings.ledger)) if entry["kind"] == "run.requested")
+    there = ("--ledger", forged(settings, tmp_path, change).ledger)
+    for words in (("show", run), ("rerun", run), ("compare", run, "last"), ("page", run), ("capsule", run)):
+        done = hansard(tmp_path, "runs", *words, *there)
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert f"'{run}' is no run: entries name it, and none of them requests it; `hansard ledger show --run" in done.stderr
+    assert "gate.opened" in hansard(tmp_path, "ledger", "show", "--run", run, *there).stdout
+    listed = hansard(tmp_path, "runs", "list", "--json", *there)
+    assert (listed.returncode, run in listed.stdout) == (0, False)
+
+
 def _stored(settings: Settings, seq: int, part: str) -> StoredBody:
     with open_ledger(settings) as opened:
         found = opened.store.body(seq, part)

@@ -366,7 +366,10 @@ class Runs(RecordedRuns):
         return done.as_view()
 
     def _config(self, run: str) -> RunConfig:
-        configured = next((entry for entry in self.entries(run) if entry.kind == "run.configured"), None)
+        entries = {entry.kind: entry for entry in reversed(self.entries(run))}
+        if "run.requested" not in entries:
+            raise unknown_run(self._store, run)
+        configured = entries.get("run.configured")
         if configured is None:
             raise unknown_run(self._store, run)
         return RunConfig.from_json(self._body(configured.seq, "config"), f"entry {configured.seq}")

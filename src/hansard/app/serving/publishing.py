@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from hansard.app.finding import is_requested, requests
 from hansard.app.ids import as_recorded, is_run_id
 from hansard.app.ledgers.custody import checkpoint_view
 from hansard.app.service import Hansard
@@ -37,14 +38,15 @@ _HELD: WeakKeyDictionary[Store, StoredCheckpoint] = WeakKeyDictionary()
 def exact_run(store: Store, run: str) -> str:
     """A run by its whole id, or `last`; looking for the beginning of an id would read every run."""
     if run == "last":
-        query = Query(kind="run.requested", newest_first=True, limit=1)
-    elif is_run_id(as_recorded(run)):
-        query = Query(run=as_recorded(run), limit=1)
-    else:
+        for entry in requests(store):
+            return entry.run
+        raise UsageError("there are no runs yet")
+    whole = as_recorded(run)
+    if not is_run_id(whole):
         raise UsageError(f"there is no run {run!r:.60}; a run's id is a UUID, or `last`")
-    for entry in store.select(query):
-        return entry.run
-    raise UsageError("there are no runs yet" if run == "last" else f"there is no run {run!r:.60}")
+    if not is_requested(store, whole):
+        raise UsageError(f"there is no run {run!r:.60}")
+    return whole
 
 
 def exact_deliberation(store: Store, run: str) -> str:
@@ -85,7 +87,7 @@ def runs_page(
     """
     found: list[View] = []
     looked = 0
-    for entry in store.select(Query(kind="run.requested", newest_first=True, before=before)):
+    for entry in requests(store, before):
         if len(found) >= limit or looked >= MOST_LOOKED_AT:
             return found, before
         before, looked = entry.seq, looked + 1

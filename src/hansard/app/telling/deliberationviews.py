@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from hansard.app.finding import requests
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.compare import end_of
 from hansard.app.telling.runviews import budget_view, spent_view
@@ -199,7 +200,7 @@ def spent_on_record(store: Store, run: str, *, before: int | None = None) -> Spe
 
 def deliberations(store: Store) -> Iterator[str]:
     """The runs that are deliberations, the newest first."""
-    for entry in store.select(Query(kind="run.requested", newest_first=True)):
+    for entry in requests(store):
         if entry.data.get("mode") == MODE:
             yield entry.run
 

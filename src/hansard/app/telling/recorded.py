@@ -3,7 +3,7 @@
 import threading
 from collections.abc import AsyncIterator
 
-from hansard.app.finding import find_run, unknown_run
+from hansard.app.finding import find_run, requests, unknown_run
 from hansard.app.telling.capsule import capsule
 from hansard.app.telling.compare import answer_body, answer_of, compared, figures, last_verdicts
 from hansard.app.telling.runpage import run_page
@@ -32,7 +32,7 @@ class RecordedRuns:
     def listed(self, *, limit: int = 20, state: str | None = None) -> list[View]:
         """The newest runs first, all of them where `limit` is 0."""
         found: list[View] = []
-        for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
+        for entry in requests(self._store):
             if state is not None and ended_otherwise(self._store, entry.run, state):
                 continue
             view = listed_view(self._store, entry.run)

@@ -5,7 +5,7 @@ import json
 import shlex
 from typing import Any
 
-from hansard.app.finding import find_run
+from hansard.app.finding import find_named
 from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.people import human
 from hansard.app.settings import ledger_settings
@@ -22,7 +22,7 @@ MOST_FACTS = 120
 def show(args: argparse.Namespace) -> int:
     found = False
     with _open(args) as ledger:
-        run = None if args.run is None else find_run(ledger.store, args.run)
+        run = None if args.run is None else find_named(ledger.store, args.run)
         for view in ledger.show(run=run, kind=args.kind, actor=args.actor, after=args.after, limit=args.limit or None):
             found = True
             if args.json:

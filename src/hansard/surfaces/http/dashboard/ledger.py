@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from hansard.app.finding import find_named
 from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.serving import publishing
 from hansard.app.views import View
@@ -40,7 +41,7 @@ async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Respons
     if chosen["run"]:
         # Pages name a run by the end of its id, and people type what they see.
         with refusing(404):
-            filters["run"] = await desk.hansard.heavily(desk.hansard.runs.find, chosen["run"])
+            filters["run"] = await desk.hansard.heavily(find_named, desk.hansard.store, chosen["run"])
 
     def read() -> list[View]:
         return list(ledger.show(**filters, after=query.after, before=query.before, limit=PAGE))
