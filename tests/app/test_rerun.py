@@ -1085,6 +1085,13 @@ async def cut(at: Desk, slow: Slow, how: str, **wishes: Any) -> str:
     return run
 
 
+async def test_whoever_sends_no_bill_sends_none_for_an_answer_that_was_cut_short_either() -> None:
+    slow = Slow(("validator", "a"))
+    at = desk(Answers(slow), settings={"prices": {"told": {"input": 10, "output": 10}}})
+    report = await again(at, await cut(at, slow, "cancelled", max_usd="0.002"))
+    assert report["identical"] is True, report
+
+
 CUTS = [("worker", "b"), ("worker", "d"), ("validator", "a"), ("validator", "c"), ("synthesizer", "")]
 
 

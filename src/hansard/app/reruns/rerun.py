@@ -17,7 +17,7 @@ from hansard.app.reruns.bounds import Bounded, Until
 from hansard.app.reruns.decisions import Key, decisions
 from hansard.app.reruns.gates import Gates
 from hansard.app.reruns.order import Order
-from hansard.app.reruns.phases import Phase, given_up, phases_of
+from hansard.app.reruns.phases import Phase, given_up, is_answer, phases_of
 from hansard.app.reruns.stage import PanelStage, Programs, Said, Stage, Taken
 from hansard.app.settings import Settings
 from hansard.app.setup.panels import share_of
@@ -385,7 +385,7 @@ def _metered(entries: Sequence[Entry]) -> set[str]:
     asked = {
         entry.seq: str(entry.data["provider"]) for entry in entries if entry.kind in ("task.attempted", "role.asked")
     }
-    answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
+    answers = [entry for entry in entries if is_answer(entry)]
     said = {(came_of(asked, each), each.data["cost_basis"]) for each in answers}
     # A panel's sum is an estimate wherever somebody in it sends a bill.
     return {name for name, basis in said if basis not in ("unmetered", "estimate" if not is_panel(name) else "")}
