@@ -1092,6 +1092,20 @@ async def test_whoever_sends_no_bill_sends_none_for_an_answer_that_was_cut_short
     assert report["identical"] is True, report
 
 
+async def test_a_question_that_a_kill_cut_short_counts_once_when_its_run_is_cancelled_and_killed_just_before_its_end() -> (
+    None
+):
+    slow, ledger = Slow(("validator", "a")), Ledger()
+    run = await cut(desk(Answers(slow), store=ledger), slow, "interrupted", max_calls=2)
+    cancelled = ledger.until(len(ledger.commits) - 1)
+    await desk(Answers(), store=cancelled).runs.cancel(run)
+    killed = desk(Answers(), store=cancelled.until(len(cancelled.commits) - 1))
+    assert killed.entries(run)[-1].kind == "task.skipped"
+    assert (await killed.runs.drive(run)).state == "cancelled"
+    report = await again(killed, run)
+    assert report["identical"] is True, report
+
+
 CUTS = [("worker", "b"), ("worker", "d"), ("validator", "a"), ("validator", "c"), ("synthesizer", "")]
 
 

@@ -234,7 +234,7 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
                 # It is not asked again: what was asked last has led to this.
                 asked = about[entry.causes[0]]
                 found.difference_update(() if turns.pop(asked, None) else cut.get(asked, ()))
-            case "role.answered" if (key := about.get(entry.causes[0])) in turns:
+            case "role.answered" if is_answer(entry) and (key := about.get(entry.causes[0])) in turns:
                 about[entry.seq] = key
                 turns[key].append(entry.seq)
                 if data["ok"] is True and key[0] != "reviser":
