@@ -1153,6 +1153,17 @@ async def test_gates_that_were_closed_one_right_behind_the_other_are_so_again_wh
         assert report["identical"] is True, (commits, report)
 
 
+async def test_gates_that_expired_one_right_behind_the_other_do_so_again_wherever_the_record_ends() -> None:
+    at = desk(Answers(), store=Ledger())
+    rules = read_rules([{"tasks": ["a", "b"], "deadline_s": 0.05}], "test")
+    run = await at.runs.submit("please", replace(at.config(), gates=rules), plan=plan(task("a"), task("b")))
+    assert (await at.runs.drive(run, wait=True)).state == "failed"
+    assert isinstance(at.store, Ledger)
+    for commits in range(3, len(at.store.commits)):
+        report = await again(desk(store=at.store.until(commits)), run)
+        assert report["identical"] is True, (commits, report)
+
+
 async def test_whoever_comes_to_a_gate_behind_the_end_of_the_record_holds_nobody_up_at_his_own() -> None:
     async def decide_on_b(said: Said) -> Said:
         [waiting] = [gate["gate"] for gate in gates.listed() if gate["task"] == "b"]

@@ -65,7 +65,7 @@ class Engine:
         *,
         secrets: Secrets | None = None,
         listeners: Sequence[Listener] = (),
-        clock_us: Callable[[], int] = wall_clock_us,
+        clock_us: Callable[[str], int] = wall_clock_us,
         elsewhere: Mapping[str | None, Spend] = MappingProxyType({}),
         abandon: Abandon = no_sessions,
     ) -> None:

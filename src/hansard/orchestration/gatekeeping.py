@@ -20,7 +20,7 @@ from hansard.record.reading import read_entries, read_text
 from hansard.store.base import Query, Store
 
 
-def wall_clock_us() -> int:
+def wall_clock_us(_: str = "") -> int:
     return time.time_ns() // 1_000
 
 
@@ -57,10 +57,11 @@ class Gatekeeper:
         journal: Journal,
         progress: Progress,
         store: Store,
-        clock_us: Callable[[], int] = wall_clock_us,
+        clock_us: Callable[[str], int] = wall_clock_us,
     ) -> None:
         self._rules, self._journal, self._progress, self._store = rules, journal, progress, store
         self._clock_us = clock_us
+        """What time it is at a gate; at none where one is opened. In a re-run it is not the same at all of them."""
         self._heard = max(
             (each.seq for gate in progress.gates.values() for each in (gate.opened, *gate.decisions)), default=-1
         )
@@ -121,7 +122,7 @@ class Gatekeeper:
         """Close what is over by its deadline, also where no task stands any more or yet: as long as it is open, whoever waits for
         that moment comes again."""
         for gate in [each for each in self._progress.gates.values() if each.closed is None]:
-            if gate.deadline_us is not None and self._clock_us() >= gate.deadline_us:
+            if gate.deadline_us is not None and self._clock_us(gate.id) >= gate.deadline_us:
                 await self._close(gate, self._rule_at(gate))
 
     def _rule_at(self, gate: Gate) -> Rule:
@@ -174,10 +175,10 @@ class Gatekeeper:
         """When a gate of this rule ends, or the last moment that a record can name (in the year 2255) where that is later."""
         if rule.deadline_s is None:
             return None
-        return min(self._clock_us() + int(min(rule.deadline_s * 1_000_000, MAX_INT)), MAX_INT)
+        return min(self._clock_us("") + int(min(rule.deadline_s * 1_000_000, MAX_INT)), MAX_INT)
 
     async def _close(self, gate: Gate, rule: Rule) -> bool:
-        now_us = self._clock_us()
+        now_us = self._clock_us(gate.id)
         end = closing(gate, rule, now_us)
         if end is not None and end.expired:
             # Somebody may have decided in time, and after the last look.

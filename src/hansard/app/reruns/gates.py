@@ -1,6 +1,6 @@
-"""The gates of a run that is run again: what people decided there, handed over where the recorded run heard of it, and the clock.
+"""The gates of a run that is run again: what people decided there, handed over where the recorded run heard of it, and their clocks.
 
-That clock stands still, but for gates whose time was over in the record. Nobody here knows what time it is.
+At each gate the clock stands still until its time was over in the record. Nobody here knows what time it is.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Any
 from hansard.app.reruns.bounds import LOOK_S, Until
 from hansard.app.reruns.phases import Deed, Phase, deeds, is_decided
 from hansard.domain.gate import GateDecided
+from hansard.ledger.canonical import MAX_INT
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Gate, is_bound
 from hansard.orchestration.progress import Progress, take_gate
@@ -20,6 +21,8 @@ from hansard.store.base import Query, Store
 
 BEYOND_US = 1 << 52
 """A time that no clock has come to: no decision at a gate is later."""
+OVER_US = MAX_INT
+"""A time at which every gate is over."""
 OF_GATES = ("gate.opened", "gate.decided", "gate.closed")
 
 
@@ -38,11 +41,10 @@ class Gates:
         self._run, self._reader, self._entries, self._kept = progress.run, reader, entries, kept
         self._progress, self._memory, self._until = progress, memory, until
         self._closings = [entry for entry in entries if entry.kind == "gate.closed"]
-        self._now_us = BEYOND_US
+        self._over: set[str] = set()
+        """The gates whose time is over."""
         self.words = 0
-        """How often something was handed over, or the clock put forward: as long as that grows, it is worth going on."""
-        self._expired = -1
-        """The newest entry by which the clock was put forward."""
+        """How often something was handed over, or a gate's time was over: as long as that grows, it is worth going on."""
         self._before: tuple[int, Counter[Deed]] = (-1, Counter())
 
     async def begin(self, recorder: Recorder, phase: Phase) -> None:
@@ -51,18 +53,15 @@ class Gates:
         for gate in self._left_open(phase):
             await self.decide(recorder, [gate])
 
-    def clock_us(self) -> int:
-        """The clock of gates, for whoever stands at one. In a phase that was cut it goes on as soon as all is done that was done
-        before a gate expired: whoever looks only afterwards may be held up at another one by then."""
-        closed = (each for each in self._closings if each.data["expired"] and each.seq > self._expired)
-        due = next((each for each in closed if self._until.phase.first <= each.seq <= self._until.phase.last), None)
-        if due is None or not self._until.phase.cut or not self._until.has_done(self._done_before(due.seq)):
-            return self._now_us
-        here = self._memory.select(Query(run=self._run, kind="gate.opened"))
-        deadlines = (each.data["deadline_us"] for each in here if each.data["gate"] == due.data["gate"])
-        self._expired = due.seq
-        self._put_forward(max((each for each in deadlines if isinstance(each, int)), default=0))
-        return self._now_us
+    def clock_us(self, gate: str) -> int:
+        """The clock at a gate. In a phase that was cut its time is over as soon as all is done that was done before it expired:
+        whoever looks only afterwards may be held up at another one by then."""
+        if gate not in self._over and self._until.phase.cut:
+            closed = (each for each in self._closings if each.data["expired"] and each.data["gate"] not in self._over)
+            due = next((each for each in closed if self._until.phase.first <= each.seq <= self._until.phase.last), None)
+            if due is not None and due.data["gate"] == gate and self._until.has_done(self._done_before(due.seq)):
+                self._end(gate)
+        return OVER_US if gate in self._over else BEYOND_US
 
     async def people(self, recorder: Recorder) -> None:
         """Hand over what people decided as soon as a gate is open: others may wait for whoever stands there."""
@@ -107,9 +106,9 @@ class Gates:
             cause = opened[data["gate"]].seq
             await recorder.record(fact, actor=entry.actor, run=self._run, causes=[cause])
             self.words += 1
-        # The clock of gates stands still but for those whose time was over.
-        over = [opened[entry.data["gate"]].data["deadline_us"] for entry in closed if self._is_late(entry)]
-        self._put_forward(max(over, default=0))
+        for entry in closed:
+            if self._is_late(entry):
+                self._end(str(entry.data["gate"]))
 
     def _decided_before(self, phase: Phase) -> list[str]:
         """The gates on which people had decided when the phase began: whoever drove it heard of that at his first look."""
@@ -153,9 +152,10 @@ class Gates:
             self._before = seq, deeds(entry for entry in self._kept if entry.seq < seq)
         return self._before[1]
 
-    def _put_forward(self, now_us: int) -> None:
-        if now_us > self._now_us:
-            self._now_us = now_us
+    def _end(self, gate: str) -> None:
+        """The time of a gate is over."""
+        if gate not in self._over:
+            self._over.add(gate)
             self.words += 1
 
     def _opened_of(self, entries: Iterable[Entry]) -> list[str]:
