@@ -35,7 +35,7 @@ from hansard.app.telling.deliberationviews import deliberation_view, find_sessio
 from hansard.deliberation.archive import Archive, read_manifest
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.pins import pinned
-from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.exchange import Completion, Cost, Exchange
 from hansard.errors import Fenced, StoreError, Unavailable, UsageError
 from hansard.orchestration import watching
 from hansard.providers.base import Heard as Kept
@@ -346,6 +346,45 @@ async def test_a_session_that_is_interrupted_goes_on_where_it_was(tmp_path: Path
         with pytest.raises(UsageError, match="nothing to resume"):
             await service.deliberations.resume(run)
         assert validated(tmp_path / "runs" / "s-1", service.store).ok
+
+
+@pytest.mark.parametrize("dear", range(5))
+async def test_that_nobody_knows_the_price_of_a_call_is_said_at_the_end_whoever_asked_before(
+    dear: int, tmp_path: Path
+) -> None:
+    """Each call of the session in turn is the one without a price; the driver is interrupted at the fourth."""
+
+    asked = asyncio.Event()
+
+    def speaking(first: int, stops: bool) -> Voices:
+        count = iter(range(first, 99))
+
+        def says(exchange: Exchange) -> Any:
+            if not stops or len(voices.calls) < 4:
+                return agreeing(exchange)
+            asked.set()
+            return asyncio.Event().wait()
+
+        class Dear(Voices):
+            async def complete(self, exchange: Exchange) -> Completion:
+                said, number = await super().complete(exchange), next(count)
+                return replace(said, cost=Cost()) if number == dear else said
+
+        voices = Dear(says, id="fake", unmetered=False)
+        return voices
+
+    ledger = str(tmp_path / "log.db")
+    async with Hansard.open(ledger, providers={"fake": speaking(0, stops=True)}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path / "runs"))
+        holding = asyncio.ensure_future(service.deliberations.hold(run))
+        await asked.wait()
+        holding.cancel()
+        await asyncio.wait([holding])
+    async with Hansard.open(ledger, providers={"fake": speaking(3, stops=False)}) as service:
+        assert (await service.deliberations.resume(run)).sitting.reason == "synthesis"
+        [ended] = [entry for entry in service.runs.entries(run) if entry.kind == "run.ended"]
+        answered = [entry for entry in service.runs.entries(run) if entry.data.get("cost_basis") == "unknown"]
+        assert (ended.data["calls"], len(answered), ended.data["priced"]) == (6, 1, False)
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -250,7 +250,10 @@ def test_an_id_that_nobody_requested_is_no_run(settings: Settings, tmp_path: Pat
     for words in (("show", run), ("rerun", run), ("compare", run, "last"), ("page", run), ("capsule", run)):
         done = hansard(tmp_path, "runs", *words, *there)
         assert (done.returncode, done.stdout) == (2, ""), words
-        assert f"'{run}' is no run: entries name it, and none of them requests it; `hansard ledger show --run" in done.stderr
+        assert (
+            f"'{run}' is no run: entries name it, and none of them requests it; `hansard ledger show --run"
+            in done.stderr
+        )
     assert "gate.opened" in hansard(tmp_path, "ledger", "show", "--run", run, *there).stdout
     listed = hansard(tmp_path, "runs", "list", "--json", *there)
     assert (listed.returncode, run in listed.stdout) == (0, False)

@@ -378,9 +378,12 @@ async def test_that_nobody_knows_the_price_of_a_panel_is_said_at_the_end_of_its_
     assert one(d.entries(run, "run.ended")).data["priced"] is False
     assert d.runs.figures(run)["calls_without_price"] == len(unpriced.calls)
     told = set()
-    for again, voices in cut(d, run, agreeing, bench()):
+    for again, voices in cut(d, run, agreeing, bench(), unmetered=False):
         await again.runs.resume(run)
         check_sums(again, run)
-        told.add((bool(voices.calls), one(again.entries(run, "run.ended")).data["priced"]))
+        priced = one(again.entries(run, "run.ended")).data["priced"]
+        # So the panel's own answer says.
+        assert one(again.entries(run, "task.returned")).data["cost_basis"] == ("estimate" if priced else "unknown")
+        told.add((bool(voices.calls), priced))
     # Of what the first driver asked nobody knows the price, also where everything else has one.
     assert {(True, True), (True, False), (False, False)} <= told

@@ -78,6 +78,8 @@ class Held:
     cost_usd_nano: int
     elapsed_us: int
     ended_seq: int
+    priced: bool
+    """Whether it is known what each of its calls cost."""
 
 
 class Chair:
@@ -98,7 +100,7 @@ class Chair:
         self._calling = False
         self._stopped: Step | None = None
         self._selecting = Spent(calls=0)
-        self._lost = 0
+        self._lost, self._priced = 0, True
         self._prompts = Prompts(pins.seed)
         self._agents = {agent.id: agent for agent in (setting.config.coordinator, *setting.config.agents)}
         self._sampling = {id: Sampling(reasoning_effort=each.reasoning_effort) for id, each in self._agents.items()}
@@ -134,7 +136,7 @@ class Chair:
                 "the record holds messages that the rules would not have made; this session is not resumed"
             )
         self._minutes.take_up(story.convened, story.seqs, story.last)
-        self._selecting, self._lost = story.selecting, story.lost + story.is_calling
+        self._selecting, self._lost, self._priced = story.selecting, story.lost + story.is_calling, story.priced
         return await self.go_on(step)
 
     def _restore(self, step: Step, story: Story, known: frozenset[bytes]) -> None:
@@ -253,8 +255,10 @@ class Chair:
             used=usage_of(completion, scripted=provider.describe().get("kind") == "scripted"),
             calls=int(not completion.refused),
         )
+        self._priced = self._priced and called.is_priced
         if tools is None or tools.used is None:
             return called
+        self._priced = self._priced and tools.priced
         return replace(called, before=tools.used, calls=min(called.calls, tools.calls), tools=(tools.last,))
 
     async def _in_flight(self, provider: Provider, exchange: Exchange, tools: ToolMinutes | None) -> Completion:
@@ -356,6 +360,7 @@ class Chair:
             cost_usd_nano=state.cost_usd_nano + self._selecting.cost_usd_nano,
             elapsed_us=self._pins.elapsed_us(),
             ended_seq=recorded.seq,
+            priced=self._priced,
         )
 
 

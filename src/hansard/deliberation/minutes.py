@@ -25,7 +25,7 @@ from hansard.domain.council import (
     TurnFailed,
     TurnTaken,
 )
-from hansard.domain.exchange import Completion, ErrorKind
+from hansard.domain.exchange import Completion, ErrorKind, is_priced
 from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
 from hansard.record.recorder import Cause, Recorded, Recorder, Step, Within
@@ -66,6 +66,11 @@ class Called:
     def spent(self) -> Spent:
         """What is to be counted yet."""
         return spent_of(self.used, calls=self.calls)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether anybody knows what the last call cost, where there was one."""
+        return not self.calls or is_priced(self.used.total_tokens, self.completion.cost.basis)
 
     @property
     def causes(self) -> tuple[Cause, ...]:

@@ -27,7 +27,7 @@ from hansard.domain.council import (
     TurnFailed,
     TurnTaken,
 )
-from hansard.domain.exchange import Completion
+from hansard.domain.exchange import Completion, is_priced
 from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
@@ -105,6 +105,15 @@ class Story:
         if self.ended is None:
             return None
         return dict(json.loads(_bytes(cast(SessionEnded, self.ended.fact).artifact, "artifact")))
+
+    @property
+    def priced(self) -> bool:
+        """Whether it is known what each of its calls cost."""
+        facts = (each.fact for each in self.told)
+        calls = (fact for fact in facts if isinstance(fact, PanelSelected | ToolsCalled | TurnFailed | TurnTaken))
+        return all(
+            is_priced((each.prompt_tokens or 0) + (each.completion_tokens or 0), each.cost_basis) for each in calls
+        )
 
     @property
     def calls(self) -> int:

@@ -9,7 +9,7 @@ from hansard.deliberation.documents.scripting import added, usage_of
 from hansard.deliberation.minutes import Minutes
 from hansard.deliberation.result import events_data, json_body
 from hansard.domain.council import ToolsCalled, ToolsReturned, TurnTaken
-from hansard.domain.exchange import Completion, Failure, ToolEvent
+from hansard.domain.exchange import Completion, Failure, ToolEvent, is_priced
 from hansard.domain.fact import Body, Fact
 from hansard.providers.secrets import Secrets
 from hansard.record.recorder import Cause, Recorded
@@ -31,6 +31,8 @@ class ToolMinutes:
     ) -> None:
         self.last: Cause = asked
         self.used: Usage | None = None
+        self.priced = True
+        """Whether it is known what each call for tools cost."""
         self.calls = 1
         """How many calls of the model are under way or have answered since the last one for tools: one or none."""
         self._minutes, self._agent, self._secrets, self._count = minutes, agent, secrets, count
@@ -53,6 +55,7 @@ class ToolMinutes:
             await self._note(fact)
         finally:
             self.calls, self.used = 0, used if self.used is None else added(self.used, used)
+            self.priced = self.priced and is_priced(used.total_tokens, completion.cost.basis)
             why = self._count(used)
         return why
 

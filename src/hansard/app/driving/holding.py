@@ -88,8 +88,7 @@ class Hold:
             reason = "persona_made" if found else "no_persona"
             if ready.used_up and state == "failed":
                 state, reason = "stopped", "budget_exceeded"
-            spent = spent_on_record(self._store, progress.run)
-            fact = _end(state, reason, spent, priced=spent.priced)
+            fact = _end(state, reason, spent_on_record(self._store, progress.run))
             await self._record([Step(fact, ENGINE, ready.causes[len(pen.causes) :] or progress.claims[-1:])])
         return Ended(run=progress.run, state=state, reason=reason, detail=ready.used_up or ""), found
 
@@ -238,19 +237,17 @@ class Hold:
             raise
 
     async def _failed(self, reason: str) -> None:
-        spent = spent_on_record(self._store, self.progress.run)
-        fact = _end("failed", reason, spent, priced=spent.priced)
+        fact = _end("failed", reason, spent_on_record(self._store, self.progress.run))
         await self._record([Step(fact, ENGINE, self.progress.claims[-1:])])
 
     async def _ended(self, sitting: Sitting, *, alone: bool = True) -> None:
         """The answer, where there is one, and the end of the run: one commit. `alone`: nobody was asked before the session."""
-        on_record = spent_on_record(self._store, self.progress.run)
-        held = sitting.held if sitting.held and alone else on_record
+        held = sitting.held if sitting.held and alone else spent_on_record(self._store, self.progress.run)
         steps = []
         if sitting.reason == "synthesis":
             answer = sitting.artifact["canonical_transcript"][-1]["content"]["integrated_answer"]
             steps.append(Step(RunAnswered(complete=True, answer=Body.text(answer)), ENGINE, [held.ended_seq]))
-        fact = _end(ENDS[sitting.reason], sitting.reason, held, priced=on_record.priced)
+        fact = _end(ENDS[sitting.reason], sitting.reason, held)
         steps.append(Step(fact, ENGINE, [Within(0) if steps else held.ended_seq]))
         await self._record(steps)
 
@@ -273,7 +270,7 @@ def free_id(runs: Path | None, session: str) -> str:
     return name
 
 
-def _end(state: EndState, reason: str, spent: Spent | Held, *, priced: bool) -> RunEnded:
+def _end(state: EndState, reason: str, spent: Spent | Held) -> RunEnded:
     return RunEnded(
         state=state,
         reason=reason,
@@ -281,5 +278,5 @@ def _end(state: EndState, reason: str, spent: Spent | Held, *, priced: bool) -> 
         tokens=min(spent.tokens, MOST_SPENT),
         cost_usd_nano=min(spent.cost_usd_nano, MOST_SPENT),
         elapsed_us=spent.elapsed_us,
-        priced=priced,
+        priced=spent.priced,
     )

@@ -120,19 +120,12 @@ class Panel:
 
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         """Hold a session on this question, or what is left of it after a crash."""
-        began, is_priced = asyncio.get_running_loop().time(), True
-
-        def charge(completion: Completion) -> None:
-            nonlocal is_priced
-            is_priced = is_priced and completion.is_priced
-            nested.charge(completion)
-
+        began = asyncio.get_running_loop().time()
         try:
-            sitting = await self._sat(exchange, replace(nested, charge=charge))
+            sitting = await self._sat(exchange, nested)
         except UsageError as error:
             return failed(self, exchange, failure("invalid_request", str(error)))
-        basis: CostBasis = "unmetered" if self.unmetered else "estimate" if is_priced else "unknown"
-        completion = self._completion(exchange, sitting, nested.journal.run, basis)
+        completion = self._completion(exchange, sitting, nested.journal.run)
         took_us = int((asyncio.get_running_loop().time() - began) * 1_000_000)
         return await answer(self, exchange, lambda *_: _given(replace(completion, latency_us=max(1, took_us))))
 
@@ -171,7 +164,7 @@ class Panel:
         """What a session has taken so far, with the calls of which nothing came back."""
         taken = fold(entries_of(self._store, run, session)).runs[run]
         calls = taken.calls + len(taken.calling)
-        return Spend(calls=calls, tokens=taken.tokens, cost_usd_nano=taken.cost_usd_nano)
+        return Spend(calls=calls, tokens=taken.tokens, cost_usd_nano=taken.cost_usd_nano, priced=not taken.unpriced)
 
     def _asked(self, exchange: Exchange, nested: Nested) -> Config:
         """The configuration of the session: what is asked, within what was set aside."""
@@ -214,11 +207,12 @@ class Panel:
         again = self._store.select(Query(run=run, kind="run.retry_asked", after=after, limit=1))
         return bool(asked) and not any(again)
 
-    def _completion(self, exchange: Exchange, sitting: Sitting, run: str, basis: CostBasis) -> Completion:
+    def _completion(self, exchange: Exchange, sitting: Sitting, run: str) -> Completion:
         artifact = sitting.artifact
         # A session that had ended before was not held here: what it took, failed calls included, stands on the record.
         took = sitting.held or self._taken(run, artifact["session_id"])
         heard = Heard(usage=_usage(artifact, took.tokens), raw=jcs(artifact), returned_model=self.id)
+        basis: CostBasis = "unmetered" if self.unmetered else "estimate" if took.priced else "unknown"
         cost = Cost(usd_nano=took.cost_usd_nano, basis=basis)
         if sitting.reason != "synthesis":
             made = failed(self, exchange, _failure(sitting), heard=heard)
