@@ -216,14 +216,16 @@ def _read_tokens(text: bytes) -> list[Token]:
 
 
 def _read_token(fields: Fields) -> Token:
-    roles, digest = fields.texts("roles"), fields.text("digest")
+    name, roles, digest = fields.text("name"), fields.texts("roles"), fields.text("digest")
+    if not _NAME.fullmatch(name):
+        raise fields.wrong("name", "1 to 40 of a-z 0-9 _ -", name)
     if not roles or not set(roles) <= set(ROLES):
         raise fields.wrong("roles", f"a list of {', '.join(ROLES)}", list(roles))
     if not _DIGEST.fullmatch(digest):
         # Somebody may have put the secret itself there.
         raise UsageError(f"{fields.where}: digest must be 64 hexadecimal digits")
     token = Token(
-        name=fields.text("name"),
+        name=name,
         roles=tuple(role for role in ROLES if role in roles),
         digest=digest,
         created_s=fields.count("created_s"),
