@@ -564,6 +564,32 @@ async def test_a_question_that_ends_the_engine_each_time_is_given_up_and_the_ses
     audit(at.store, run)
 
 
+async def test_a_session_with_which_nobody_can_go_on_here_is_told_as_left_once_and_waits_for_whoever_can() -> None:
+    ledger = Ledger()
+    at = desk(Voices(), store=ledger)
+    call = Call(config=default_config("Keep it?", "voices", "voice"), panel=["critic", "engineer"])
+    run = await Deliberations(at.recorder, at.store, at.pool).convene(convening(at.settings, at.pool, call))
+    asked = len(ledger.commits)
+    await Deliberations(at.recorder, at.store, at.pool).drive(run)
+
+    async def comes_by(ledger: Ledger) -> list[str]:
+        """What is on the record once it could not be gone on with three times."""
+        elsewhere = desk(Voices(id="another"), store=ledger)
+        for _ in range(3):
+            with pytest.raises(UsageError, match="'voices' was handed in by a Python program"):
+                await Deliberations(elsewhere.recorder, elsewhere.store, elsewhere.pool).drive(run)
+        return [entry.kind for entry in elsewhere.entries(run)]
+
+    assert await comes_by(ledger.until(asked)) == ["run.requested", "run.configured"]
+    killed = ledger.until(len(ledger.commits) - 2)
+    kinds = await comes_by(killed)
+    assert kinds[-2:] == ["run.claimed", "run.interrupted"]
+    assert kinds.count("run.claimed") == 2
+    back = desk(Voices(), store=killed)
+    assert (await Deliberations(back.recorder, back.store, back.pool).drive(run)).state == "answered"
+    audit(killed, run)
+
+
 @pytest.mark.parametrize("limit", [1, 2])
 async def test_a_first_answer_for_which_no_call_is_left_is_not_on_the_record_as_asked_for(limit: int) -> None:
     voices = Voices(versed)

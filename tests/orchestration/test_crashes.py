@@ -13,6 +13,7 @@ from hansard.app.driving.gates import Gates
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Exchange
+from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.gates import read_rules
@@ -370,6 +371,23 @@ async def test_a_role_that_was_given_up_is_asked_again_by_whoever_wants_a_task_d
         ended = await at.runs.drive(run)
     assert ended.reason == "synthesizer_silent"
     assert (await at.runs.retry(run, "a")).state == "answered"
+    audit(store, run)
+
+
+async def test_a_run_with_which_nobody_can_go_on_here_is_told_as_left_once_and_waits_for_whoever_can() -> None:
+    """A daemon without its provider comes by at each start; the record would grow, or call it running for good."""
+    store = Ledger()
+    run = (await desk(Answers(), store=store).run(**TWO)).run
+    store = store.until(first_commit(store, "task.attempted"))
+    elsewhere = desk(Answers(id="another"), store=store)
+    assert elsewhere.runs.listed()[0]["state"] == "running"
+    for _ in range(3):
+        with pytest.raises(UsageError, match="'told' was handed in by a Python program"):
+            await elsewhere.runs.drive(run)
+    assert elsewhere.runs.listed()[0]["state"] == "interrupted"
+    assert [each.data.get("by") for each in elsewhere.entries(run)][-2:] == [None, "error"]
+    assert len(elsewhere.entries(run, "run.claimed")) == 2
+    assert (await desk(Answers(), store=store).runs.drive(run)).state == "answered"
     audit(store, run)
 
 

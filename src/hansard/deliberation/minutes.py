@@ -28,7 +28,7 @@ from hansard.domain.council import (
 from hansard.domain.exchange import Completion, ErrorKind, is_priced
 from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
-from hansard.record.recorder import Cause, Recorded, Recorder, Step, Within
+from hansard.record.recorder import Cause, Recorded, Records, Step, Within
 from hansard.store.base import Claim
 
 ACTOR = "chair"
@@ -85,7 +85,7 @@ class Minutes:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Records,
         run: str,
         claim: Claim,
         transcript: Transcript,

@@ -42,7 +42,7 @@ from hansard.domain.value import replace, value
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.providers.secrets import Secrets
 from hansard.record.encoder import fast_dumper
-from hansard.record.recorder import Cause, Recorded, Recorder
+from hansard.record.recorder import Cause, Recorded, Records
 from hansard.store.base import Claim
 
 _encode = fast_dumper() or (lambda value: json.dumps(value, ensure_ascii=False).encode())
@@ -53,7 +53,7 @@ PRODUCER: Mapping[str, str] = {"name": "hansard", "version": __version__}
 class Pen:
     """The right to record a run: its recorder, its claim, and the entries that a session in it comes from."""
 
-    recorder: Recorder
+    recorder: Records
     run: str
     claim: Claim
     causes: Sequence[Cause] = ()

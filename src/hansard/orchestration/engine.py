@@ -25,7 +25,7 @@ from hansard.domain.work import (
     RunInterrupted,
     TaskSkipped,
 )
-from hansard.errors import Fenced, HansardError, StoreError, Unavailable, UsageError
+from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
 from hansard.finishing import to_the_end
 from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
@@ -121,7 +121,14 @@ class Engine:
                 raise UsageError(f"there is no run {run} in {place}; `hansard runs --ledger {quote(place)}` lists them")
             if progress.ended is not None:
                 return ended_before(progress.ended)
-            means = self._means_of(asked.config, run)
+            try:
+                means = self._means_of(asked.config, run)
+            except (UsageError, ProviderError):
+                if progress.seems_driven and progress.cancel_asked is None:
+                    # Whoever had it is gone, and it is to be told once, and not each time that somebody finds out.
+                    await self._taken(journal, progress)
+                    await journal.put(RunInterrupted(by="error"), "engine", progress.claims[-1:])
+                raise
         except HansardError:
             progress = await asyncio.to_thread(self.reread, run)
             if progress.cancel_asked is None or progress.ended is not None:

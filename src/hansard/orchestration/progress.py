@@ -143,6 +143,8 @@ class Progress:
     """The newest entry for whose sake somebody has to drive it."""
     seen: int = -1
     """The newest entry that was folded in."""
+    left: int = -1
+    """Where a driver last said that he has left."""
     _lane_of: dict[str, str] = field(default_factory=dict)
     _task_of: dict[int | str, str] = field(default_factory=dict)
     """The task of an attempt, of a question to a role, of a session, of a question inside of one."""
@@ -162,6 +164,8 @@ class Progress:
         self.seen = entry.seq
         if entry.kind in _MOVES:
             self.moved = entry.seq
+        if entry.kind in ("run.interrupted", "run.ended"):
+            self.left = entry.seq
         if entry.kind in _SETTLES:
             self._settle(entry)
         data = entry.data
@@ -243,17 +247,26 @@ class Progress:
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
         self.claims.append(seq)
+        self.count_crashes()
+        self.lose()
+
+    def count_crashes(self) -> None:
+        """Somebody goes on from here: what is under way was cut short."""
         put = self.asking | self._turns
         for asked in put.keys() - self._spared:
             self.crashes.setdefault(_asked(put[asked]), []).append(asked)
         self._spared.update(put)
-        self.lose()
 
     @property
     def rests(self) -> bool:
         """Whether it waits at a gate, as its last driver left it: nothing is under way, and nobody has said anything since."""
         waits = any(gate.closed is None for gate in self.gates.values()) and self.moved < max(self.claims, default=-1)
         return waits and not self._under_way().keys() - self.lost.keys()
+
+    @property
+    def seems_driven(self) -> bool:
+        """Whether somebody took it who has neither left nor come to a gate, as far as the record tells."""
+        return max(self.claims, default=-1) > self.left and all(gate.closed is not None for gate in self.gates.values())
 
     def _under_way(self) -> dict[int, str]:
         """Calls that have no answer yet, with their tasks."""

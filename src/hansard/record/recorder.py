@@ -96,6 +96,14 @@ class _Waiting(NamedTuple):
     answer: _Answer
 
 
+class Records(Protocol):
+    """Who records what a driver says: the recorder, or somebody who says something first."""
+
+    async def record_all(
+        self, steps: Sequence[Step], *, run: str = "", claim: Claim | None = None
+    ) -> list[Recorded[Fact]]: ...
+
+
 class Recorder:
     """Records facts into one store. Belongs to one event loop; close() it there."""
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hansard.app.driving.adapting import Ready, Tell, nothing_left, prepared
+from hansard.app.driving.entering import Entering
 from hansard.app.driving.panel_provider import Nobody
 from hansard.app.pool import Pool
 from hansard.app.setup.convening import Convening
@@ -29,7 +30,6 @@ from hansard.domain.budget import MOST_SPENT
 from hansard.domain.fact import Body
 from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded, RunInterrupted
 from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
-from hansard.finishing import to_the_end
 from hansard.ledger.entry import Entry
 from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.progress import Progress
@@ -55,6 +55,7 @@ class Hold:
     ) -> None:
         self._recorder, self._store, self._pool = recorder, store, pool
         self.progress, self._claim, self._cancel, self._tell = progress, claim, cancel, tell
+        self._entering = Entering(recorder, self._claimed)
 
     async def session(self, pins: Pins | None = None) -> Sitting:
         """Hold the session, or what is left of it."""
@@ -88,6 +89,7 @@ class Hold:
             reason = "persona_made" if found else "no_persona"
             if ready.used_up and state == "failed":
                 state, reason = "stopped", "budget_exceeded"
+            await self._entering.enter()
             fact = _end(state, reason, spent_on_record(self._store, progress.run))
             await self._record([Step(fact, ENGINE, ready.causes[len(pen.causes) :] or progress.claims[-1:])])
         return Ended(run=progress.run, state=state, reason=reason, detail=ready.used_up or ""), found
@@ -111,20 +113,26 @@ class Hold:
 
     @asynccontextmanager
     async def _taken(self, *, once: bool = False) -> AsyncIterator[Pen]:
-        """Say on the record who holds it from here; and that he has left, whatever kept him from ending it."""
+        """Hold it from here; and say on the record that he who said that he does has left, whatever kept him from ending it."""
         progress, before = self.progress, len(self.progress.claims)
         try:
-            await to_the_end(self._claimed())
+            if once:
+                await self._entering.enter()
             known = [each for each in (progress.requested, progress.configured) if each is not None]
-            yield Pen(recorder=self._recorder, run=progress.run, claim=self._claim, causes=known)
+            yield Pen(recorder=self._entering, run=progress.run, claim=self._claim, causes=known)
         except BaseException as error:
-            if len(progress.claims) > before:
-                # A ledger that cannot be written to, or a claim that was lost, says so in the error that is raised already.
-                with suppress(HansardError):
+            cannot = isinstance(error, HansardError) and not isinstance(error, Fenced | Unavailable)
+            # A ledger that cannot be written to, or a claim that was lost, says so in the error that is raised already.
+            with suppress(HansardError):
+                if len(progress.claims) == before and cannot and progress.seems_driven:
+                    # Whoever had it is gone, and it is to be told once, and not each time that somebody finds out.
+                    await self._entering.enter()
+                if len(progress.claims) > before:
                     await self._left(error, once)
             raise
 
     async def _claimed(self) -> None:
+        """Say on the record who holds it from here."""
         progress, claim = self.progress, self._claim
         causes = (progress.requested, *progress.claims[-1:], progress.resumed_by)
         fact = RunClaimed(epoch=claim.epoch, because=progress.freed(claim))
@@ -220,6 +228,7 @@ class Hold:
 
     def _made(self) -> Convening:
         """What it is held with, and what nobody is asked any more by now."""
+        self.progress.count_crashes()
         return replace(convening_of(self._store, self.progress.configured), given_up=given_up(self.progress.crashes))
 
     def _story(self) -> Story | None:
@@ -237,6 +246,7 @@ class Hold:
             raise
 
     async def _failed(self, reason: str) -> None:
+        await self._entering.enter()
         fact = _end("failed", reason, spent_on_record(self._store, self.progress.run))
         await self._record([Step(fact, ENGINE, self.progress.claims[-1:])])
 
@@ -253,11 +263,12 @@ class Hold:
 
     async def _ended_again(self, ended: Entry) -> None:
         """The end is the last word: whoever completed the directory behind it says it again."""
+        await self._entering.enter()
         await self._record([Step(decode(ended, {}), ENGINE, self.progress.claims[-1:])])
 
     async def _record(self, steps: list[Step]) -> None:
         run = self.progress.run
-        self._tell(run, await self._recorder.record_all(steps, run=run, claim=self._claim))
+        self._tell(run, await self._entering.record_all(steps, run=run, claim=self._claim))
 
 
 def free_id(runs: Path | None, session: str) -> str:
