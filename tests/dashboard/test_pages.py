@@ -718,6 +718,24 @@ def test_every_page_of_a_ledger_that_is_broken_says_so(tmp_path: Path) -> None:
         assert "This ledger is broken" not in Visitor(daemon, None).text("/dashboard/sign-in")
 
 
+def test_a_name_that_stands_twice_in_an_address_is_refused_on_pages_too(visitor: Visitor, debated: str) -> None:
+    for path, name in (
+        ("/dashboard/?state=answered&state=failed", "state"),
+        ("/dashboard/?after=3&state=answered&after=9", "after"),
+        ("/dashboard/ledger?kind=run.ended&kind=run.claimed", "kind"),
+        (f"/dashboard/gates?run={debated}&run={debated}", "run"),
+        (f"/dashboard/data/runs/{debated}/events?after=1&after=2", "after"),
+        ("/dashboard/data/lines?start=0&start=1", "start"),
+        ("/dashboard/sign-in?to=/dashboard/&to=/dashboard/ledger", "to"),
+    ):
+        said = visitor.see(path)
+        assert said.status_code == 422, path
+        assert f"query/{name}: it stands more than once, and has one value" in said.text
+    # What has many values, and what no page knows.
+    for path in (f"/dashboard/compare?run={debated}&run={debated}", "/dashboard/verify?utm=1&utm=2"):
+        assert visitor.see(path).status_code == 200, path
+
+
 def test_whoever_ticks_one_run_to_compare_is_told_in_words(daemon: Served, visitor: Visitor, hostile: str) -> None:
     said = visitor.see(f"/dashboard/compare?run={hostile}")
     assert said.status_code == 422

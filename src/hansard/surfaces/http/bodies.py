@@ -1,8 +1,8 @@
 """What comes in, strictly, and what goes out, for the description. Outgoing views are not checked here: tests hold them against this."""
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Annotated, Any, Literal, get_origin
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -35,25 +35,36 @@ class Strictly(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        known = {
-            name: many for field in self.dependant.query_params for name, many in _named(field.field_info.annotation)
-        }
+        known = in_query(self)
 
         async def strictly(request: Request) -> Response:
-            for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
+            for name in request.query_params:
                 if name not in known:
                     raise _wrong_in_query(name, f"this route takes {', '.join(known) or 'no query'}, and not that")
-                if times > 1 and not known[name]:
-                    raise _wrong_in_query(name, "it stands more than once, and has one value")
+            refuse_doubled(request, known)
             return await handle(_Strict(request.scope, request.receive))
 
         return strictly
 
 
-def _named(model: Any) -> Iterator[tuple[str, bool]]:
-    """The parameters of a query, each with whether it may stand there several times."""
-    for name, each in model.model_fields.items():
-        yield each.alias or name, get_origin(each.annotation) is list
+def in_query(route: APIRoute) -> dict[str, bool]:
+    """The parameters of a route's query, each with whether it may stand there several times."""
+    found: dict[str, bool] = {}
+    for field in route.dependant.query_params:
+        members = getattr(field.field_info.annotation, "model_fields", {field.alias: field.field_info})
+        found |= {each.alias or name: _is_list(each.annotation) for name, each in members.items()}
+    return found
+
+
+def _is_list(kind: Any) -> bool:
+    return any(get_origin(each) is list for each in (kind, *get_args(kind)))
+
+
+def refuse_doubled(request: Request, known: Mapping[str, bool]) -> None:
+    """422 where a name stands more than once that has one value: one of them would be taken, and nobody knows which was meant."""
+    for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
+        if times > 1 and known.get(name) is False:
+            raise _wrong_in_query(name, "it stands more than once, and has one value")
 
 
 def _wrong_in_query(name: str, what: str) -> Refused:

@@ -23,6 +23,7 @@ from hansard.app.telling.escaping import spelled
 from hansard.app.telling.findings import said_of_answer, said_of_result
 from hansard.app.views import sum_known, usd
 from hansard.errors import HansardError
+from hansard.surfaces.http.bodies import in_query, refuse_doubled
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.desk import desk_of, refused_at, token_of
 from hansard.surfaces.http.problems import Refused
@@ -182,10 +183,11 @@ class Page(APIRoute):
     """A route whose errors are pages too."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
+        handle, known = super().get_route_handler(), in_query(self)
 
         async def handled(request: Request) -> Response:
             try:
+                refuse_doubled(request, known)
                 return await handle(request)
             except (HansardError, HTTPException, RequestValidationError) as error:
                 return refusal(request, refused_at(desk_of(request), error))
