@@ -563,24 +563,31 @@ def test_no_session_is_put_into_the_directory_of_another(tmp_path: Path) -> None
     assert hansard(tmp_path, "session", "validate", held).returncode == 0
 
 
+@pytest.mark.parametrize("form", ["words", "json"])
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_interrupts_a_set_of_problems_has_what_was_tried_until_then(
-    sent: signal.Signals, tmp_path: Path
+    sent: signal.Signals, form: str, tmp_path: Path
 ) -> None:
     slow = PANELLIST.replace("float(sys.argv[1])", "30 if 'slowly' in asked else 0")
     (tmp_path / "panellist.py").write_text(slow)
     (tmp_path / "set.txt").write_text('at once\n{"problem": "slowly"}\nlater\n')
-    process = started(
-        tmp_path, "session", "eval", "set.txt", "--panel", "critic", "--cmd", f"{sys.executable} {tmp_path}/panellist.py"
-    )  # fmt: skip
+    asked = ("--panel", "critic", "--cmd", f"{sys.executable} {tmp_path}/panellist.py")
+    assert hansard(tmp_path, "init").returncode == 0
+    process = started(tmp_path, "session", "eval", "set.txt", *asked, *(["--json"] if form == "json" else []))
     assert process.stdout is not None
-    assert process.stdout.readline().split()[:4] == ["1", "synthesis", "1", "round"]
+    if form == "words":
+        assert process.stdout.readline().split()[:4] == ["1", "synthesis", "1", "round"]
     while len(listed(tmp_path)) < 2:
         assert process.poll() is None
     process.send_signal(sent)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "sessions                1\n" in out
+    if form == "json":
+        told = json.loads(out)
+        assert [row["outcome"] for row in told["problems"]] == ["synthesis"]
+        assert told["stopped_by"] == "a signal"
+    else:
+        assert "sessions                1\n" in out
     assert "1 of 3 problems were tried" in err
     assert [run["state"] for run in listed(tmp_path)] == ["interrupted", "answered"]
 
