@@ -14,15 +14,18 @@ class Entering:
 
     def __init__(self, recorder: Recorder, say: Callable[[], Awaitable[None]]) -> None:
         self._recorder, self._say = recorder, say
-        self._said: asyncio.Future[None] | None = None
+        self._saying: asyncio.Future[None] | None = None
+        self._said = False
 
     async def enter(self) -> None:
         """Say it, if that is not done. It is written before whoever waits is cancelled."""
-        self._said = self._said or asyncio.ensure_future(self._say())
-        await to_the_end(self._said)
+        self._saying = self._saying or asyncio.ensure_future(self._say())
+        await to_the_end(self._saying)
+        self._said = True
 
     async def record_all(
         self, steps: Sequence[Step], *, run: str = "", claim: Claim | None = None
     ) -> list[Recorded[Fact]]:
-        await self.enter()
+        if not self._said:
+            await self.enter()
         return await self._recorder.record_all(steps, run=run, claim=claim)
