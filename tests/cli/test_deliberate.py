@@ -577,7 +577,7 @@ def test_whoever_interrupts_a_set_of_problems_has_what_was_tried_until_then(
     assert process.stdout is not None
     if form == "words":
         assert process.stdout.readline().split()[:4] == ["1", "synthesis", "1", "round"]
-    while len(listed(tmp_path)) < 2:
+    while [run["state"] for run in listed(tmp_path)] != ["running", "answered"]:
         assert process.poll() is None
     process.send_signal(sent)
     out, err = process.communicate(timeout=60)
