@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -515,6 +516,63 @@ async def test_seams_are_asked_once_and_what_they_said_survives_every_cut() -> N
         audit(copy, run)
         checks = Counter(str(each.data["check"]) for each in again.entries(run, "answer.checked"))
         assert set(checks.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("what", "behind", "kind", "word"),
+    [
+        ("check", "task.returned", "task.judged", "reasons"),
+        ("context", "run.routed", "context.given", "context"),
+        ("revise", "answer.checked", "answer.checked", "detail"),
+        ("verify", "answer.revised", "answer.checked", "detail"),
+    ],
+)
+async def test_what_nobody_is_asked_for_and_ends_the_engine_each_time_is_given_up_too(
+    what: str, behind: str, kind: str, word: str
+) -> None:
+    """A program of a check, or somebody else's code that runs in the engine: the record says nothing before it is over."""
+
+    seam = {"entry_point": "notes"}
+
+    instead: dict[str, Said] = {"synthesizer": LONG, "coordinator": COORDINATED}
+
+    def says(exchange: Exchange) -> Said:
+        return instead.get(who(exchange)[0]) or obliging(exchange)
+
+    def plugged(store: Ledger) -> tuple[Desk, Notes]:
+        notes, made = Notes(), desk(Answers(says), store=store)
+
+        async def programs(argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> Any:
+            notes.asked.append(("check", ""))
+            return SimpleNamespace(exit_code=0, stdout=b"", stderr=b"", truncated=False)
+
+        made.pool.seams["notes"] = notes
+        made.pool.plugged = {"programs": programs}
+        return made, notes
+
+    store = Ledger()
+    made, notes = plugged(store)
+    config = made.config(Wishes(judge="checks", answer="synthesize", revise=True))
+    source = {"name": "notes", "max_tokens": 100, "when": "request", **seam}
+    config = replace(config, context=(source,), verifier=seam, reviser=seam)
+    how: dict[str, Any] = {"plan": plan(task("a", checks=[{"command": ["true"]}]))} if what == "check" else {}
+    run = await made.runs.submit("why is the login slow?", config, **how)
+    await made.runs.drive(run)
+    cut, asked = first_commit(store, behind), [each for each, _ in notes.asked].count(what)
+    assert asked == 1
+    for _ in range(4):
+        assert asked == 1
+        store = store.until(cut)
+        made, notes = plugged(store)
+        ended = await made.runs.drive(run)
+        cut, asked = first_commit(store, "run.claimed", after=cut), [each for each, _ in notes.asked].count(what)
+    assert asked == 0
+    assert any("the engine ended 4 times" in made.text(each, word) for each in made.entries(run, kind))
+    assert ended.state == ("failed" if what == "check" else "answered")
+    # What comes after that is done.
+    assert what in ("check", "verify") or "verify" in [each for each, _ in notes.asked]
+    audit(store, run)
+    assert (await desk(store=store).runs.rerun(run, {}))["identical"] is True
 
 
 @pytest.mark.parametrize("where", ["budget", "check"])

@@ -4,10 +4,10 @@ Checks never block: they stand beside the answer in the record. A revision is ta
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, replace
 from threading import Lock
-from typing import ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from hansard.domain.fact import Body
 from hansard.domain.value import value
@@ -64,6 +64,7 @@ class Answers:
         self._asker, self._progress, self._store, self._request = asker, progress, store, request
         self._turn = turn
         self._journal, self._config, self._means = asker.journal, asker.config, asker.means
+        self._is_stuck = asker.stuck is not None and progress.answered is not None
 
     async def make(self, crew: Crew) -> Answer:
         """The answer out of what passed; by the synthesizer, or without a model where one result says it all."""
@@ -99,6 +100,7 @@ class Answers:
         if self._config.answer != "join" and self._needs_look():
             look = await _apart(self._turn, _looked, self._request, answer.text, self._config.profile)
             if "intent" not in done:
+                self._is_stuck = False
                 await self._say_what_is_seen(look, answer.seq)
             if self._config.judge_intent and look.coverage.flagged and "intent_judge" not in done:
                 await self._ask_intent(answer, look.coverage)
@@ -187,7 +189,8 @@ class Answers:
             return await unrevised("abstained", why)
         try:
             if self._means.reviser is not None:
-                text = await heard(self._means.reviser.revise(self._request, answer.text))
+                revised = self._given_up() or self._means.reviser.revise(self._request, answer.text)
+                text = await heard(revised)
             else:
                 fences = Fences(self._progress.nonce, "", 1, "reviser")
                 question = reviser(self._request, answer.text, found, fences)
@@ -220,7 +223,7 @@ class Answers:
     async def _verify(self, answer: Answer) -> None:
         assert self._means.verifier is not None
         try:
-            said = await heard(self._means.verifier.verify(self._request, answer.text))
+            said = await heard(self._given_up() or self._means.verifier.verify(self._request, answer.text))
             found = said if said is not None else Verification(outcome="abstained")
             if found.outcome not in OUTCOMES:
                 raise ValueError(f"a verifier passes, refuses or abstains; this one said {found.outcome!r:.60}")
@@ -232,6 +235,11 @@ class Answers:
             await self._say("verifier", "crashed", told_of(error), answer.seq)
             return
         await self._say("verifier", found.outcome, found.detail, answer.seq)
+
+    def _given_up(self) -> Coroutine[Any, Any, NoReturn] | None:
+        """In place of what drivers died at again and again: that is what comes next, and not what comes after it."""
+        stuck, self._is_stuck = self._is_stuck, False
+        return self._asker.given_up() if stuck else None
 
     async def _say(self, check: str, outcome: str, detail: str, cause: int) -> None:
         fact = AnswerChecked(check=check, outcome=outcome, detail=Body.text(detail[:100_000]))  # type: ignore[arg-type]

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from hashlib import sha256
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from hansard.domain.exchange import Completion, Exchange, Limits, Schema
 from hansard.domain.fact import Body
 from hansard.domain.value import value
 from hansard.domain.work import RoleAnswered, RoleAsked
-from hansard.errors import UsageError
+from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.execute import answered, cut_short
 from hansard.orchestration.journal import Journal
@@ -354,6 +354,16 @@ class Asker:
     @property
     def _too_often(self) -> str:
         return f"the engine ended {self.config.tuning.restarts + 1} times while this was asked"
+
+    @property
+    def stuck(self) -> str | None:
+        """Why what comes next is given up: drivers died at it again and again, though nobody is asked in it; a program or a plug-in."""
+        most = self.config.tuning.restarts
+        return f"the engine ended {most + 1} times while this was done" if self._progress.deaths > most else None
+
+    async def given_up(self, argv: tuple[str, ...] = (), stdin: bytes = b"", timeout_s: float = 0) -> NoReturn:
+        """In place of what they died at."""
+        raise ProviderError(str(self.stuck))
 
     async def _put(
         self,

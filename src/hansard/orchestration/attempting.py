@@ -19,7 +19,7 @@ from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
 from hansard.orchestration.execute import WORKER_ROLE, Assignment, Rejection, returned, seen, worker_exchange
 from hansard.orchestration.fence import Fences, Kept, capped
-from hansard.orchestration.judge import WHOLE, Finding, at_a_glance, declared
+from hansard.orchestration.judge import WHOLE, Finding, Programs, at_a_glance, declared
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Attempt, Progress, TaskProgress
@@ -224,7 +224,9 @@ class Attempts:
             return at._replace(causes=(last.returned,))
         answer = self._recorded_answer(last, task.id)
         target = self._asker.target(at.rung.target)
-        return at._replace(judged=await self._judge(task, last.number, target, answer, result=last.returned))
+        programs = self._asker.given_up if self._asker.stuck else None
+        judged = await self._judge(task, last.number, target, answer, result=last.returned, programs=programs)
+        return at._replace(judged=judged)
 
     def _stands(self, id: str, last: Attempt, judged: int) -> Judged:
         """A result that passed, and that was built on what there is now."""
@@ -351,6 +353,7 @@ class Attempts:
         *,
         attempted: int | None = None,
         result: int | None = None,
+        programs: Programs | None = None,
     ) -> Judged:
         """Cheap checks first, then the validator. Either the attempt is given, or a result that is recorded already."""
         findings = [at_a_glance(completion)]
@@ -359,7 +362,7 @@ class Attempts:
                 # Programs take their time: what came back is on the record before, whatever happens meanwhile.
                 step = Step(returned(task.id, number, completion), actor(task), [attempted])
                 result, attempted = (await self._journal.record_all([step]))[0].seq, None
-            findings += await declared(task.checks, completion.text, self._asker.means.programs)
+            findings += await declared(task.checks, completion.text, programs or self._asker.means.programs)
         ahead = [] if attempted is None else [Step(returned(task.id, number, completion), actor(task), [attempted])]
         cause: Cause = Within(0) if result is None else result
         ok = findings[-1].ok

@@ -26,9 +26,17 @@ class Contexts:
     """The context of one run."""
 
     def __init__(
-        self, sources: Sequence[Source], request: str, journal: Journal, progress: Progress, store: Store
+        self,
+        sources: Sequence[Source],
+        request: str,
+        journal: Journal,
+        progress: Progress,
+        store: Store,
+        stuck: str | None,
     ) -> None:
         self._sources, self._request = sources, request
+        # Where a result waits for its checks, drivers died at those.
+        self._stuck = None if progress.unjudged else stuck
         self._journal, self._progress, self._store = journal, progress, store
 
     def any_for(self, task: str | None) -> bool:
@@ -38,7 +46,10 @@ class Contexts:
         """What every source has to say about a task, or about the request; sources are asked at the same time."""
         asked = [source for source in self._sources if source.speaks(task)]
         new = [source for source in asked if (source.name, task) not in self._progress.contexts]
-        found = await asyncio.gather(*(given_by(source, self._request, task) for source in new))
+        if self._stuck and task not in self._progress.tasks:
+            found = [Given(None, 0, 0, self._stuck) for _ in new]
+        else:
+            found = await asyncio.gather(*(given_by(source, self._request, task) for source in new))
         if new:
             steps = [
                 Step(_fact(source, task, given), actor_of(source.name), causes)
@@ -47,6 +58,8 @@ class Contexts:
             for source, recorded in zip(new, await self._journal.record_all(steps), strict=True):
                 entry = await asyncio.to_thread(self._store.entry, recorded.seq)
                 self._progress.contexts[source.name, task] = entry
+            # What comes after that is something else.
+            self._stuck = None
         return self._recorded([source.name for source in asked], task)
 
     def _recorded(self, names: Sequence[str], task: str | None) -> Gathered:

@@ -220,7 +220,7 @@ class _Drive:
         purses = {lane.name: Purse(lane.budget, spent[lane.name], lane.name) for lane in lanes if lane.budget}
         self._purse = Purse(self._config.budget, _sum(progress.spent, *engine.elsewhere.values()))
         self._asker = Asker(self._config, progress, means, journal, self._purse, purses)
-        self._contexts = Contexts(means.sources, self._request, journal, progress, store)
+        self._contexts = Contexts(means.sources, self._request, journal, progress, store, self._asker.stuck)
         self._planner = Planner(asked, progress, store, self._asker, self._contexts, engine.router_of, engine.brought)
 
     async def to_the_end(self) -> Ended:

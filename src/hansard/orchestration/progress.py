@@ -145,6 +145,9 @@ class Progress:
     """The newest entry that was folded in."""
     left: int = -1
     """Where a driver last said that he has left."""
+    deaths: int = 0
+    """How many drivers died one after the other, of whom only the first had something to say: whatever they were at, nothing else
+    was done meanwhile."""
     _lane_of: dict[str, str] = field(default_factory=dict)
     _task_of: dict[int | str, str] = field(default_factory=dict)
     """The task of an attempt, of a question to a role, of a session, of a question inside of one."""
@@ -152,6 +155,8 @@ class Progress:
     """Calls inside of sessions that have no answer yet."""
     _breaches: set[int] = field(default_factory=set)
     """Where a lane's budget said no."""
+    _spoken: int = -1
+    """The newest entry in which a driver said more than that he is there."""
     _turns: dict[int, Entry] = field(default_factory=dict)
     """Questions inside of sessions that led to nothing so far."""
     _spared: set[int] = field(default_factory=set)
@@ -170,6 +175,8 @@ class Progress:
             self._settle(entry)
         data = entry.data
         # What people say may come while nobody drives: at a gate for days. Only a driver's own entries tell that it worked.
+        if entry.kind != RunClaimed.KIND and entry.kind in DRIVEN:
+            self._spoken = entry.seq
         if self._epoch_ts and entry.kind != RunClaimed.KIND and entry.kind in DRIVEN:
             self.spent = replace(self.spent, elapsed_us=self.spent.elapsed_us + max(0, entry.ts - self._epoch_ts))
             self._epoch_ts = entry.ts
@@ -246,6 +253,9 @@ class Progress:
 
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
+        if self.claims:
+            again = 0 if self._spoken > self.claims[-1] else self.deaths
+            self.deaths = again + 1 if self.seems_driven else 0
         self.claims.append(seq)
         self.count_crashes()
         self.lose()
@@ -406,6 +416,12 @@ class Progress:
             for each in task.attempts
             if each.returned is None and each.judged is None and not each.given_up
         ]
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether a result has no verdict yet."""
+        newest = (task.last for task in self.tasks.values())
+        return any(each is not None and each.returned_ok and each.judged is None for each in newest)
 
     def inputs_of(self, causes: Iterable[int]) -> set[int]:
         """The entries that an attempt was built on, with joined results opened up."""
