@@ -633,6 +633,24 @@ async def test_the_deadline_of_a_gate_that_another_process_opened_is_kept_too(tm
         await until(lambda: closed() == 2)
 
 
+async def test_a_run_that_who_holds_the_ledger_cannot_go_on_with_is_taken_by_a_daemon_that_can(tmp_path: Path) -> None:
+    """Such as that of the second daemon, which has been started anew: it waited for the first one to end."""
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with daemon(stuck, settings) as (made, _):
+        run = await made.submit(request(made))
+        await until(lambda: any(each.kind == "task.attempted" for each in made.hansard.runs.entries(run)))
+    told: list[str] = []
+    async with Hansard.open(settings=settings) as lacking:
+        first = asyncio.create_task(Daemon(lacking, lambda event, **_: told.append(event)).work())
+        await until(lambda: "run left alone" in told)
+        async with daemon(obliging, settings) as (second, heard):
+            await until_over(second.hansard.store, run, 30)
+            assert "another worker has this ledger" in heard
+            assert second.hansard.runs.show(run)["state"] == "answered"
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+
+
 async def test_a_task_that_another_process_was_to_do_again_is_done_while_a_gate_is_open(tmp_path: Path) -> None:
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     tasks = [{"id": id, "lane": "backend", "instruction": "do it"} for id in "ab"]

@@ -337,6 +337,14 @@ class Daemon:
         for run in left:
             self.start(run)
 
+    async def _go_on_beside(self) -> None:
+        """Go on with what nobody drives, as far as that is possible here: whoever holds this ledger may lack what a run needs that
+        was driven here before. What somebody drives is held by him.
+        """
+        if self._resume:
+            with suppress(StoreError):
+                await self._go_on()
+
     async def _hold(self) -> None:
         """Hold the claim whenever nobody else does, and go on then with what was left."""
         waited = False
@@ -375,8 +383,9 @@ class Daemon:
                 return await take(self.hansard.store, CLAIM)
             except Fenced:
                 if not waited:
-                    detail = "until it ends, only what is submitted here is driven here"
+                    detail = "until it ends, what comes in elsewhere from now on is left to it"
                     self._tell("another worker has this ledger", detail=detail)
+                    await self._go_on_beside()
             except StoreError:
                 # At the start it says that this ledger is of no use here; later a disk may be full for a while.
                 if not waited:
