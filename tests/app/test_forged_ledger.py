@@ -239,6 +239,18 @@ def test_the_command_says_which_entry_and_where_to_look(settings: Settings, tmp_
     assert "tasks is missing; `hansard ledger get" in done.stderr
 
 
+def test_a_record_that_contradicts_itself_is_not_run_again(settings: Settings, tmp_path: Path) -> None:
+    def change(entries: list[Members]) -> None:
+        next(entry for entry in entries if entry["kind"] == "task.returned")["data"]["error"] = "timeout"
+
+    made = forged(settings, tmp_path, change)
+    run = next(entry["run"] for entry in read(Path(made.ledger)) if entry["kind"] == "plan.made")
+    done = hansard(tmp_path, "runs", "rerun", run, "--ledger", made.ledger)
+    assert (done.returncode, done.stdout) == (11, "")
+    assert "(task.returned) contradicts the entries before it: it says that all went well, and an error" in done.stderr
+    assert f"run: hansard verify --deep {made.ledger}" in done.stderr
+
+
 @pytest.mark.parametrize("nobody", [True, False], ids=["in no run", "not there"])
 def test_an_id_that_nobody_requested_is_no_run(settings: Settings, tmp_path: Path, nobody: bool) -> None:
     def change(entries: list[Members]) -> None:

@@ -14,7 +14,7 @@ from hansard.domain.value import replace
 from hansard.errors import StoreError
 from hansard.ledger.entry import Entry
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording
-from hansard.record.reading import came_of, read_body, read_entries
+from hansard.record.reading import came_of, read_body, read_entries, strange
 from hansard.record.tree import check_held
 from hansard.store.base import Query, Store
 
@@ -36,7 +36,7 @@ class Reader:
     """Reads a run's entries and bodies, and checks each against the log."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store, self.place = store, store.place
 
     def entries(self, run: str) -> list[Entry]:
         """The entries of a run, if the log's own tree holds each of them as it was read."""
@@ -60,6 +60,29 @@ class Reader:
             raise StoreError(f"entry {entry.seq} ({entry.kind}) has no {part}")
         return found.data
 
+    def findings(self, verdict: Entry) -> list[dict[str, Any]]:
+        """What the checks behind a verdict said."""
+        try:
+            rows = json.loads(self.data(verdict, "reasons"))
+        except (ValueError, RecursionError) as error:
+            raise strange(verdict, "reasons", error) from error
+        if not isinstance(rows, list) or not rows or not all(map(_is_finding, rows)):
+            raise strange(verdict, "reasons", "it is no list of what checks said")
+        return rows
+
+
+def _is_finding(row: object) -> bool:
+    """Whether this is what a check said, and what of the program that it ran."""
+    if not isinstance(row, dict) or not isinstance(row.get("detail"), str):
+        return False
+    ran = row.get("program")
+    if ran is None:
+        return True
+    if not isinstance(ran, dict) or not isinstance(ran.get("argv"), list) or not isinstance(ran.get("said", ""), str):
+        return False
+    ended = ran.get("failed") is True or isinstance(ran.get("exit_code", ""), int | None)
+    return ended and all(isinstance(each, str) for each in (*ran["argv"], ran.get("stdin_sha256")))
+
 
 def recording_of(reader: Reader, entries: Sequence[Entry]) -> Recording:
     """Everything that a run was answered. Questions that were never answered are left out."""
@@ -72,7 +95,7 @@ def recording_of(reader: Reader, entries: Sequence[Entry]) -> Recording:
             case "task.returned" | "role.answered" if entry.data.get("error") not in NEVER_CAME:
                 calls.append(_call(reader, came_of(asked, entry), entry, built_on.get(entry.seq, ())))
             case "task.judged" if "reasons" in entry.body:
-                programs += _programs(json.loads(reader.data(entry, "reasons")))
+                programs += _programs(reader.findings(entry))
     return Recording(calls=tuple(calls), programs=tuple(programs))
 
 
@@ -150,7 +173,7 @@ def _failed(
     message, text = (text.removeprefix(label), "") if text.startswith(label) else (text or kind, text)
     verdict = next((entry for entry in built_on if entry.kind == "task.judged" and "reasons" in entry.body), None)
     if verdict is not None and question.kind == "task.attempted":
-        told = json.loads(reader.data(verdict, "reasons"))[0]["detail"]
+        told = reader.findings(verdict)[0]["detail"]
         message = told.removeprefix(f"{kind}: ")
     failure = Failure(kind=kind, message=message, retryable=passing)
     return replace(completion, text=text, failure=failure)
@@ -170,7 +193,7 @@ def _programs(findings: list[dict[str, Any]]) -> list[RecordedProgram]:
             argv=tuple(found["argv"]),
             stdin_sha256=found["stdin_sha256"],
             stdout=b"",
-            stderr=found["said"].encode("utf-8", "surrogatepass"),
+            stderr=found.get("said", each["detail"]).encode("utf-8", "surrogatepass"),
             exit_code=found["exit_code"],
         )
         for each in findings

@@ -18,6 +18,7 @@ from hansard.app.reruns.decisions import Key, decisions
 from hansard.app.reruns.gates import Gates
 from hansard.app.reruns.order import Order
 from hansard.app.reruns.phases import Phase, given_up, is_answer, phases_of
+from hansard.app.reruns.sound import refuse_contradictions
 from hansard.app.reruns.stage import PanelStage, Programs, Said, Stage, Taken
 from hansard.app.settings import Settings
 from hansard.app.setup.panels import share_of
@@ -27,7 +28,7 @@ from hansard.domain.budget import Budget, Spend
 from hansard.domain.fact import Body
 from hansard.domain.value import value
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
-from hansard.errors import HansardError
+from hansard.errors import HansardError, Tampered
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
@@ -40,10 +41,10 @@ from hansard.orchestration.seams import Source
 from hansard.orchestration.templates import TEMPLATES
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
-from hansard.record.reading import came_of
+from hansard.record.reading import came_of, strange
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.record.replaying import Gone, Reader, recording_of
-from hansard.store.base import Query, Store
+from hansard.store.base import Query, Store, verify_of
 
 UNFINISHED = ("interrupted", "waiting")
 
@@ -116,6 +117,7 @@ class _Rerun:
         self._entries = self._reader.entries(run)
         if not any(entry.kind == "run.configured" for entry in self._entries):
             raise unknown_run(store, run)
+        refuse_contradictions(self._reader, self._entries)
         self._progress = progress_of(run, self._entries)
         self._given_up = given_up(self._entries)
         kept = self._kept = [entry for entry in self._entries if entry.seq not in self._given_up]
@@ -126,6 +128,7 @@ class _Rerun:
         self._replayed = replayed(recording_of(self._reader, kept))
         self._taken = Taken(self._reader, self._entries)
         self._metered = _metered(self._entries)
+        self._routed = self._said_by_the_router()
         self._gates = Gates(self._reader, self._entries, kept, self._progress, memory, self._until)
 
     async def report(self) -> Rerun:
@@ -137,7 +140,7 @@ class _Rerun:
             recorder,
             self._memory,
             self._means_of,
-            lambda _: self._route,
+            lambda _: lambda _: self._routed,
             clock_us=self._gates.clock_us,
             elsewhere=self._taken.elsewhere,
         )
@@ -145,7 +148,7 @@ class _Rerun:
         try:
             await self._submit(recorder)
             state = await self._driven(engine, recorder)
-        except Gone:
+        except (Gone, Tampered):
             raise
         except HansardError as stop:
             state, error = "stopped", str(stop)
@@ -337,18 +340,23 @@ class _Rerun:
         stood_for = self._replayed, self._swap, self._until, self._taken, self._kept_order(config)
         if not is_panel(name):
             return Stage(name, model, *stood_for, unmetered=unmetered)
-        table = config.providers[name]
+        if (table := config.providers.get(name)) is None:
+            why = "and its configuration has no such panel: nobody recorded that"
+            raise Tampered(f"run {self._run} asked {name}, {why}; {verify_of(self._reader.place, deep=True)}")
         # A panel that a limit of money has refused each time said nothing: what its agents cost is known then.
         unmetered = unmetered and config.prices.keys().isdisjoint(_agents(table["config"]))
         share = share_of(table)
         return PanelStage(name, *stood_for, unmetered=unmetered, share=share)
 
-    def _route(self, _: str) -> Route:
+    def _said_by_the_router(self) -> Route:
         """What the router said in the record."""
         found = next((entry for entry in self._progress.routed if entry.data["tier"] != 2), None)
         if found is None:
             return Route(lane=None, confidence_ppm=0, runner_up=None, evidence=(), tier=0, scores=())
-        return recorded_route(json.loads(self._reader.data(found, "evidence")))
+        try:
+            return recorded_route(json.loads(self._reader.data(found, "evidence")))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise strange(found, "evidence", error) from error
 
 
 def _agents(panel: Mapping[str, Any]) -> list[str]:

@@ -1,6 +1,5 @@
 """What stands in for the world while a run is run again: recorded answers, programs and seams, no further than the record goes."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
@@ -219,7 +218,7 @@ class Programs:
     def __init__(self, reader: Reader, entries: Sequence[Entry], until: Until) -> None:
         self._ran: defaultdict[tuple[tuple[str, ...], str], list[Mapping[str, Any]]] = defaultdict(list)
         for entry in (entry for entry in entries if entry.kind == "task.judged" and "reasons" in entry.body):
-            for row in json.loads(reader.data(entry, "reasons")):
+            for row in reader.findings(entry):
                 if (ran := row.get("program")) is not None:
                     self._ran[_called(ran["argv"]), ran["stdin_sha256"]].append({"said": row["detail"], **ran})
         self._reader, self._until = reader, until
