@@ -208,3 +208,11 @@ async def test_what_was_redacted_and_is_not_needed_contradicts_nothing() -> None
     ledger.erase((opened.seq, "question"))
     report = await at.runs.rerun(run)
     assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize(("name", "value"), [("lane", "gamma"), ("provider", "told:better"), ("rung", "told:better")])
+async def test_whom_an_attempt_asked_is_compared(name: str, value: str) -> None:
+    ledger, run = await recorded()
+    report = await desk(Answers(), store=forged(ledger, says("task.attempted", name, value))).runs.rerun(run)
+    assert report["identical"] is False
+    assert report["first_divergence"]["decision"] == "attempt a 1"

@@ -55,7 +55,7 @@ def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[
         case "task.attempted":
             yield (
                 ("attempt", data["task"], str(data["attempt"])),
-                f"on {data['rung']}, {_short(reader.data(entry, 'prompt'))}",
+                f"in lane {data['lane']}, on {data['rung']}: {data['provider']}, {_short(reader.data(entry, 'prompt'))}",
             )
         case "task.judged":
             yield ("verdict", data["task"], str(data["attempt"])), _verdict(data)
