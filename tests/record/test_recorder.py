@@ -195,6 +195,20 @@ async def test_a_task_that_records_alone_writes_its_groups_itself_where_commits_
     assert store.threads[-1] is threading.main_thread()
 
 
+async def test_what_is_recorded_at_one_moment_stands_in_the_order_in_which_it_came() -> None:
+    """Also behind somebody who was alone so far, and looks whether he still is."""
+    recorder = Recorder(ThreadedStore())
+    for _ in range(60):
+        await recorder.record(request(), actor="x", run="r1")
+
+    async def recorded() -> int:
+        return (await recorder.record(request(), actor="x", run="r1")).seq
+
+    for first in range(61, 101, 4):
+        assert await asyncio.gather(*(recorded() for _ in range(4))) == list(range(first, first + 4))
+    await recorder.close()
+
+
 @pytest.mark.parametrize("how", [fcntl.LOCK_EX, fcntl.LOCK_SH], ids=["writes", "copies the file to verify it"])
 async def test_whoever_records_while_another_process_has_the_lock_holds_up_nobody(
     how: int, quick_folder: Path, monkeypatch: pytest.MonkeyPatch

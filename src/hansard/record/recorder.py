@@ -149,8 +149,7 @@ class Recorder:
             place = self._put(draft)
         else:
             self._check_loop()
-            alone = await self._alone((draft,)) if self._may_be_alone() else None
-            [place] = alone or await self._enqueue((draft,), urgent=True)
+            [place] = await (self._alone((draft,)) if self._may_be_alone() else self._enqueue((draft,), urgent=True))
         return new(Recorded, (place[0], place[1], place[2], fact))
 
     async def record_all(
@@ -167,7 +166,7 @@ class Recorder:
         else:
             self._check_loop()
             inline = urgent and len(drafts) <= INLINE_DRAFTS and self._may_be_alone()
-            places = (await self._alone(drafts) if inline else None) or await self._enqueue(drafts, urgent=urgent)
+            places = await (self._alone(drafts) if inline else self._enqueue(drafts, urgent=urgent))
         return [new(Recorded, (at[0], at[1], at[2], step[0])) for at, step in zip(places, steps, strict=True)]
 
     def seal_soon(self) -> bool:
@@ -219,11 +218,11 @@ class Recorder:
         """Whether a commit would be over before anybody notices. Where it may wait for others, it would hold up the loop."""
         return self._usual_s < INLINE_BELOW_S and not self.store.busy
 
-    async def _alone(self, drafts: Sequence[Draft]) -> list[Placed] | None:
-        """Commit at once unless somebody else wants to record too; None when somebody does.
+    async def _alone(self, drafts: Sequence[Draft]) -> list[Placed]:
+        """Commit at once unless somebody else wants to record too.
 
-        A turn of the loop shows it: then one commit for all of them is better. It costs a system call, so a task that
-        records one thing after the other takes it only at every eighth.
+        A turn of the loop shows it: then one commit for all of them is better, in which this stands first, as it came first. It
+        costs a system call, so a task that records one thing after the other takes it only at every eighth.
         """
         task = asyncio.current_task()
         self._streak = self._streak + 1 if task is self._last else 0
@@ -234,20 +233,20 @@ class Recorder:
                 await asyncio.sleep(0)
             except asyncio.CancelledError:
                 # It is written before whoever waits is cancelled, as if it had been queued at once.
-                await self._enqueue(drafts, urgent=True)
+                await self._enqueue(drafts, urgent=True, first=True)
                 raise
             finally:
                 self._looking = False
             if not self._may_be_alone():
                 self._last = None
-                return None
+                return await self._enqueue(drafts, urgent=True, first=True)
         self._last = task
         [outcome] = self._append([drafts])
         if isinstance(outcome, HansardError):
             raise outcome
         return outcome
 
-    def _enqueue(self, drafts: Sequence[Draft], *, urgent: bool) -> "asyncio.Future[list[Placed]]":
+    def _enqueue(self, drafts: Sequence[Draft], *, urgent: bool, first: bool = False) -> "asyncio.Future[list[Placed]]":
         if self._task and self._task.done():
             self._supervise(self._task)
         if self._failed or self._closing:
@@ -256,7 +255,8 @@ class Recorder:
         if self._task is None:
             self._start(loop)
         answer = _Answer(loop=loop)
-        self._queue.append(_Waiting(drafts, answer))
+        # A writer takes from the front of the queue, maybe at this moment.
+        self._queue.insert(0 if first and not self._writing else len(self._queue), _Waiting(drafts, answer))
         if urgent:
             self._wake()
         else:
