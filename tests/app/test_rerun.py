@@ -397,6 +397,28 @@ async def test_who_got_the_last_of_a_budget_gets_it_again(limit: int) -> None:
     assert report["identical"] is True, report
 
 
+@pytest.mark.parametrize(
+    "wishes", [Wishes(max_tokens=900), Wishes(roster=roster(alpha={"budget": Budget(max_tokens=900)}))]
+)
+async def test_who_is_asked_beside_somebody_who_takes_more_than_was_set_aside_is_asked_again(wishes: Wishes) -> None:
+    async def greedy(exchange: Exchange) -> Said:
+        if who(exchange)[1] == "b":
+            await asyncio.sleep(0.02)
+        return completion("much", tokens=(2_000, 2_000))
+
+    ledger = Ledger()
+    at = desk(Answers(greedy), store=ledger)
+    config = at.config(replace(wishes, judge="checks", answer="join"))
+    config = replace(config, tuning=replace(config.tuning, max_output_tokens=20))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c", "b")))
+    await at.runs.drive(run)
+    assert {entry.data["task"] for entry in at.entries(run, "task.attempted")} == {"a", "b"}
+    assert at.entries(run, "budget.breached")
+    for commits in range(3, len(ledger.commits) + 1):
+        report = await again(desk(store=ledger.until(commits)), run)
+        assert report["identical"] is True, (commits, report)
+
+
 async def test_who_got_the_last_of_a_lanes_budget_gets_it_again() -> None:
     at = desk(Answers(Reversed()))
     lanes = roster(alpha={"budget": Budget(max_calls=4)})

@@ -42,7 +42,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 Turn = Callable[[Call, str | None, Callable[[], Breach | None]], AbstractAsyncContextManager[None]]
 """Is entered when it is the turn of a call, of a lane or of none; what happens inside comes before the next one's turn. The
-last tells which budget says no to it for good, if any."""
+last tells which budget says no to it now, if any, for good or until others have their answers."""
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 
 
@@ -254,7 +254,7 @@ class Asker:
             try:
                 give_back(reserve())
             except Breach as breach:
-                return None if breach.passing else breach
+                return breach
             return None
 
         async with self.means.turn(call, lane, refusal) if self.means.turn else nullcontext():

@@ -12,7 +12,7 @@ from hansard.providers.recording import Call
 from hansard.store.base import Store
 
 Refusal = Callable[[], Breach | None]
-"""What a budget would say to a call now, where nothing that is under way could change it."""
+"""What a budget would say to a call now. What is under way may change it where that is passing."""
 
 
 class Order:
@@ -25,9 +25,14 @@ class Order:
         self._waiting: dict[Call, tuple[str | None, Refusal, asyncio.Event]] = {}
         self._before: Mapping[Call, int] = {}
         self._given_up = False
-        self._came, self._held = asyncio.Event(), 0
-        self.holds = False
-        """Whether answers wait for whoever was asked before they came: where lanes have seconds, of which nothing is set aside."""
+        self._asking: dict[Call, Refusal] = {}
+        """Whose turn it is, or who waits for it."""
+        self._came = asyncio.Event()
+        self._held: set[Call] = set()
+        self.is_limited = False
+        """Whether what one call takes is gone for others. Without that nobody's answer has to wait for others."""
+        self.is_timed = False
+        """Whether nothing is set aside that an answer could give back: where lanes have seconds, and there is no other limit."""
 
     def begin(self, phase: Phase) -> None:
         self._due, self._given_up = deque(phase.order), False
@@ -37,12 +42,15 @@ class Order:
     @asynccontextmanager
     async def turn(self, call: Call, lane: str | None, refusal: Refusal) -> AsyncIterator[None]:
         """The turn of a call."""
-        if not self._is_due(call, lane, refusal):
-            called = asyncio.Event()
-            self._waiting[call] = lane, refusal, called
-            await called.wait()
+        self._asking[call] = refusal
+        # Those who hold their answers back for him see what he waits for.
+        self._came.set()
         came: object = call
         try:
+            if not self._is_due(call, lane, refusal):
+                called = asyncio.Event()
+                self._waiting[call] = lane, refusal, called
+                await called.wait()
             yield
         except Breach as breach:
             due = self._due[0] if self._due else None
@@ -50,6 +58,7 @@ class Order:
                 came = due
             raise
         finally:
+            self._asking.pop(call, None)
             if self._due and self._due[0] == came:
                 self._due.popleft()
                 self._came.set()
@@ -57,17 +66,31 @@ class Order:
 
     async def answered(self, call: Call) -> None:
         """Come back when everybody was asked who was asked before this call was answered: what it took counts from then on.
-        Where a budget said no before, it may have been because of that.
+        Where a budget said no before, or says to wait, it may have been because of that.
         """
-        self._held += 1
+        self._held.add(call)
         try:
-            while self.holds and not self._given_up and len(self._due) > self._before.get(call, len(self._due)):
-                if isinstance(self._due[0], Refused):
+            while self.is_limited and not self._given_up and len(self._due) > self._left_at(call):
+                if self._is_wanted(call):
                     return
                 self._came.clear()
                 await self._came.wait()
         finally:
-            self._held -= 1
+            self._held.discard(call)
+            self._came.set()
+
+    def _left_at(self, call: Call) -> int:
+        """How many were still to be asked when a call was answered."""
+        return self._before.get(call, len(self._due))
+
+    def _is_wanted(self, call: Call) -> bool:
+        """Whether whoever is due waits for what this answer leaves over, or for what it takes. The first that came goes first."""
+        due = self._due[0]
+        if isinstance(due, Refused):
+            return self.is_timed or call == max(self._held, key=self._left_at)
+        refusal = self._asking.get(due)
+        breach = refusal() if refusal and not self.is_timed else None
+        return breach is not None and breach.passing and call == max(self._held, key=self._left_at)
 
     async def kept(self) -> None:
         """Give the order up where nobody gets anywhere with it: whoever is due does not come."""
@@ -91,7 +114,9 @@ class Order:
             return due == call
         # Where the run's budget said no the record does not say to whom: it ended everybody.
         breach = refusal()
-        return (due.lane is not None and not self.holds) or (breach is not None and breach.lane == due.lane)
+        if due.lane is not None and not self.is_timed and not self._held:
+            return True
+        return breach is not None and not breach.passing and breach.lane == due.lane
 
     def _call(self) -> None:
         """Call whoever is due now."""

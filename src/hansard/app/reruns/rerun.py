@@ -332,7 +332,7 @@ class _Rerun:
         # the record does not come to any more must not stand in the way of what it has.
         if self._swap or not (_is_limited(config) or self._cut):
             return None
-        self._order.holds = _is_timed(config)
+        self._order.is_limited, self._order.is_timed = _is_limited(config), _is_timed(config)
         return self._order
 
     def _stage(self, name: str, model: str, config: RunConfig) -> Stage:
