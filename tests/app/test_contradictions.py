@@ -132,6 +132,7 @@ CONTRADICTIONS: list[tuple[Change, str]] = [
     (twice("run.requested"), "(run.requested) contradicts the entries before it: that was said before"),
     (twice("run.configured"), "that was said before"),
     (behind("run.configured", "run.claimed"), "the run has no configuration yet"),
+    (says("run.configured", "max_calls", 9), "its max_calls is 9, and None in its configuration"),
     (gone("run.claimed"), "nobody has claimed the run yet"),
     (twice("plan.made"), "that was said before"),
     (twice("task.attempted"), "(task.attempted) contradicts the entries before it: that was said before"),

@@ -61,3 +61,12 @@ class Budget:
     max_tokens: int | None = None
     max_cost_usd_nano: int | None = None
     max_seconds: float | None = None
+
+    def recorded(self) -> dict[str, int | None]:
+        """The limits as they stand in data, where numbers are whole."""
+        return {
+            "max_calls": self.max_calls,
+            "max_tokens": self.max_tokens,
+            "max_cost_usd_nano": self.max_cost_usd_nano,
+            "max_seconds": None if self.max_seconds is None else -(-int(self.max_seconds * 1000) // 1000),
+        }

@@ -417,15 +417,7 @@ class Runs(RecordedRuns):
 
 
 def _configured(budget: Budget, as_recorded: bytes) -> RunConfigured:
-    return RunConfigured(
-        nonce=new_nonce(),
-        software=SOFTWARE,
-        max_calls=budget.max_calls,
-        max_tokens=budget.max_tokens,
-        max_cost_usd_nano=budget.max_cost_usd_nano,
-        max_seconds=None if budget.max_seconds is None else -(-int(budget.max_seconds * 1000) // 1000),
-        config=Body.json(as_recorded),
-    )
+    return RunConfigured(nonce=new_nonce(), software=SOFTWARE, config=Body.json(as_recorded), **budget.recorded())
 
 
 def read_plan(path: Path) -> Any:

@@ -207,7 +207,6 @@ class _Rerun:
         asked = next(entry for entry in self._entries if entry.kind == "run.requested")
         configured = next(entry for entry in self._entries if entry.kind == "run.configured")
         data: Any = configured.data
-        limits = ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")
         request = self._reader.body(asked, "request")
         assert request is not None
         facts = (
@@ -221,7 +220,7 @@ class _Rerun:
                 nonce=data["nonce"],
                 software=data["software"],
                 config=Body.json(self._timeless(self._reader.data(configured, "config"))),
-                **{name: data.get(name) for name in limits},
+                **{name: data.get(name) for name in Budget().recorded()},
             ),
         )
         await recorder.record_all([Step(facts[0], asked.actor), Step(facts[1], "engine", [Within(0)])], run=self._run)

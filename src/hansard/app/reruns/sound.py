@@ -1,7 +1,7 @@
 """Whether the entries of a run can have been recorded in this order. What contradicts those before it is named, and refused.
 
 A re-run goes by what entries name and by how they follow each other. Whoever can write to a ledger can put there what no driver ever
-wrote, and a re-run that passes over it would call a run the same that nobody has driven. Knows no bodies but the plan's.
+wrote, and a re-run that passes over it would call a run the same that nobody has driven. Of bodies it reads plan and configuration.
 """
 
 import json
@@ -12,6 +12,7 @@ from hansard.domain.kinds import KINDS
 from hansard.domain.work import RunRequested
 from hansard.errors import Tampered
 from hansard.ledger.entry import Entry
+from hansard.orchestration.config import RunConfig
 from hansard.record.codec import shape_of
 from hansard.record.reading import strange
 from hansard.record.replaying import Reader
@@ -98,6 +99,10 @@ class _Before:
                 return (
                     "it says that all went well, and an error" if data["ok"] else "it says that it failed, and no error"
                 )
+            case "run.configured":
+                limits = RunConfig.from_json(self._reader.data(entry, "config"), f"entry {entry.seq}").budget.recorded()
+                other = next((name for name, limit in limits.items() if data.get(name) != limit), None)
+                return f"its {other} is {data.get(other)}, and {limits[other]} in its configuration" if other else None
             case "run.requested" if "plan" in entry.body and data["mode"] not in ("plan", "single"):
                 return f"a run whose mode is {data['mode']} brings no plan"
             case "run.requested" if "plan" not in entry.body and data["mode"] == "plan":
