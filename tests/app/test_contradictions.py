@@ -153,8 +153,16 @@ CONTRADICTIONS: list[tuple[Change, str]] = [
     (lacks("task.judged", "reasons", ok=False), "it was rejected, and has no reasons"),
     (says("task.escalated", "task", "a"), "is about another task"),
     (twice("gate.opened"), "was opened before"),
+    (says("gate.opened", "rule", "another"), "the configuration has no gate 'another'"),
+    (says("gate.opened", "needed", 2), "the configuration has another gate 'gate-1'"),
+    (says("gate.opened", "on_expiry", "approve"), "the configuration has another gate 'gate-1'"),
+    (says("gate.opened", "shown", []), "it shows what this run does not have"),
+    (says("gate.opened", "shown", ["00" * 32]), "it shows what this run does not have"),
     (twice("gate.closed"), "that was said before"),
     (gone("gate.opened"), "(gate.decided) contradicts the entries before it: it names no cause"),
+    (says("gate.decided", "decision", "edit"), "it edits, and has no edit"),
+    (says("gate.decided", "decision", "reject"), "it was approved, and nobody had decided that"),
+    (says("gate.closed", "outcome", "edited"), "it was edited, and nobody had decided that"),
     (says("gate.closed", "expired", True), "it has expired, and comes of what people decided"),
     (gone("gate.decided"), "it was approved, and nobody had decided that"),
     (says("gate.decided", "gate", "g-000000000000"), "no gate g-000000000000 was opened"),
@@ -198,6 +206,16 @@ async def test_a_record_that_is_written_anew_as_it_was_is_the_same() -> None:
         ledger, run = await recorded(**how)
         report = await desk(store=forged(ledger, lambda _: None)).runs.rerun(run)
         assert report["identical"] is True, report
+
+
+async def test_a_task_that_was_skipped_for_something_else_than_it_comes_of_is_named() -> None:
+    ledger = Ledger()
+    at = desk(Answers(lambda _: POOR), store=ledger)
+    ended = await at.run(plan=plan(task("a"), task("b", "a")))
+    assert (await at.runs.rerun(ended.run))["identical"] is True
+    for because in ("gate", "budget", "cancelled"):
+        said = await refused(desk(store=forged(ledger, says("task.skipped", "because", because))), ended.run)
+        assert f"and was skipped because of {because}" in said
 
 
 async def test_what_was_redacted_and_is_not_needed_contradicts_nothing() -> None:

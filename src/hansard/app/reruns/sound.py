@@ -13,6 +13,8 @@ from hansard.domain.work import RunRequested
 from hansard.errors import Tampered
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
+from hansard.orchestration.gates import Rule
+from hansard.orchestration.working import MAX_SHOWN
 from hansard.record.codec import shape_of
 from hansard.record.reading import strange
 from hansard.record.replaying import Reader
@@ -24,6 +26,15 @@ ONCE = ("run.requested", "run.configured")
 """What a run has one of."""
 ENDS = {"cancelled": "cancelled", "deadline": "stopped", "budget": "stopped", "answered": "answered"}
 """How a run ends, by the reason."""
+SAID = {"approved": "approve", "edited": "edit", "rejected": "reject"}
+"""The word that closes a gate, by its outcome."""
+REASONS = {
+    "upstream": ("task.judged", "task.skipped", "gate.closed", "budget.breached"),
+    "gate": ("gate.closed",),
+    "budget": ("budget.breached",),
+    "cancelled": ("run.cancel_asked",),
+}
+"""What a task is skipped for, by the reason."""
 OF_TASKS = ("task.attempted", "task.skipped", "run.retry_asked", "gate.opened", "context.given", "role.asked")
 
 
@@ -53,6 +64,10 @@ class _Before:
         self._opened: dict[object, int] = {}
         """By gate: the entry that opened it."""
         self._tasks: set[object] = set()
+        self._rules: dict[object, Rule] = {}
+        """The gates of the configuration."""
+        self._committed: set[object] = set()
+        """The commitments of all bodies so far."""
         self._claimed = self._ended = False
 
     def against(self, entry: Entry) -> str | None:
@@ -100,13 +115,21 @@ class _Before:
                     "it says that all went well, and an error" if data["ok"] else "it says that it failed, and no error"
                 )
             case "run.configured":
-                limits = RunConfig.from_json(self._reader.data(entry, "config"), f"entry {entry.seq}").budget.recorded()
+                limits = self._configuration(entry).budget.recorded()
                 other = next((name for name, limit in limits.items() if data.get(name) != limit), None)
                 return f"its {other} is {data.get(other)}, and {limits[other]} in its configuration" if other else None
             case "run.requested" if "plan" in entry.body and data["mode"] not in ("plan", "single"):
                 return f"a run whose mode is {data['mode']} brings no plan"
             case "run.requested" if "plan" not in entry.body and data["mode"] == "plan":
                 return "it brings no plan, and its mode says that it does"
+            case "gate.decided" if (data["decision"] == "edit") is not ("edit" in entry.body):
+                return (
+                    "it edits, and has no edit" if data["decision"] == "edit" else "it has an edit, and does not edit"
+                )
+            case "task.skipped" if (why := REASONS.get(data["because"])) and self._known[
+                entry.causes[0]
+            ].kind not in why:
+                return f"it comes of no {' or '.join(why)}, and was skipped because of {data['because']}"
             case "task.judged" if not data["ok"] and "reasons" not in entry.body:
                 return "it was rejected, and has no reasons"
             case "run.ended" if ENDS.get(data["reason"], data["state"]) != data["state"]:
@@ -127,8 +150,8 @@ class _Before:
                 return self._against_attempt(entry, first)
             case "task.escalated" if first and not _agree(entry, first, "task"):
                 return f"entry {first.seq}, of which it comes, is about another task"
-            case "gate.opened" if data["gate"] in self._opened:
-                return f"gate {data['gate']} was opened before"
+            case "gate.opened" if (why := self._against_opening(data)) is not None:
+                return why
             case "gate.decided" | "gate.closed":
                 return self._against_gate(entry)
         named = (data.get("task"), data.get("upstream")) if entry.kind in OF_TASKS else ()
@@ -147,6 +170,20 @@ class _Before:
         """What an entry answers, itself where that is nothing."""
         return self._known.get(entry.causes[0], entry) if entry.kind in QUESTIONS and entry.causes else entry
 
+    def _against_opening(self, data: Any) -> str | None:
+        rule = self._rules.get(data["rule"])
+        if data["gate"] in self._opened:
+            return f"gate {data['gate']} was opened before"
+        if rule is None:
+            return f"the configuration has no gate {data['rule']!r}"
+        # Where somebody edited, the others' word is needed alone.
+        asked = (data["before"], data["on_expiry"], 1 <= data["needed"] <= rule.needed)
+        if asked != ("task" if data.get("task") is not None else "plan", rule.on_expiry, True):
+            return f"the configuration has another gate {data['rule']!r}"
+        if not data["shown"] or not self._committed.issuperset(data["shown"][:MAX_SHOWN]):
+            return "it shows what this run does not have"
+        return None
+
     def _against_gate(self, entry: Entry) -> str | None:
         data: Any = entry.data
         gate, opened = data["gate"], self._opened.get(data["gate"])
@@ -157,18 +194,26 @@ class _Before:
         words = [self._known[seq] for seq in entry.causes if seq != opened]
         if any(each.data["gate"] != gate for each in words):
             return f"it comes of what was said at another gate than {gate}"
-        if entry.kind == "gate.closed" and words and data["expired"] is True:
+        return self._against_closing(data, words) if entry.kind == "gate.closed" else None
+
+    def _against_closing(self, data: Any, words: Sequence[Entry]) -> str | None:
+        if words and data["expired"] is True:
             return "it has expired, and comes of what people decided"
-        if entry.kind == "gate.closed" and not words and data["expired"] is False and data["outcome"] != "rejected":
+        # Where another gate takes its place, it is rejected without a word.
+        silent = not words and data["expired"] is False and data["outcome"] != "rejected"
+        if silent or any(each.data["decision"] != SAID.get(data["outcome"]) for each in words):
             return f"it was {data['outcome']}, and nobody had decided that"
         return None
 
     def take(self, entry: Entry) -> None:
         """An entry against which nothing speaks."""
         self._known[entry.seq] = entry
+        self._committed.update(entry.body.values())
         if (only := _only(entry)) is not None:
             self._once.add(only)
         match entry.kind:
+            case "run.configured":
+                self._rules = {rule.name: rule for rule in self._configuration(entry).gates}
             case "run.claimed":
                 self._claimed = True
             case "run.ended":
@@ -182,6 +227,9 @@ class _Before:
                 self._opened[entry.data["gate"]] = entry.seq
             case "plan.made":
                 self._tasks |= self._planned(entry)
+
+    def _configuration(self, entry: Entry) -> RunConfig:
+        return RunConfig.from_json(self._reader.data(entry, "config"), f"entry {entry.seq}")
 
     def _planned(self, entry: Entry) -> set[object]:
         """The tasks of a plan."""
