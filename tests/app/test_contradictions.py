@@ -15,7 +15,8 @@ from hansard.ledger.body import commitment
 from hansard.ledger.entry import checked_sketch
 from hansard.orchestration.gates import read_rules
 from hansard.store.base import Draft, Part
-from running import POOR, Answers, Desk, Ledger, Said, desk, obliging, plan, task, who
+from panels import PANELS, Voices
+from running import POOR, Answers, Desk, Ledger, Said, desk, obliging, plan, roster, task, who
 
 
 @dataclass(slots=True)
@@ -216,6 +217,16 @@ async def test_a_task_that_was_skipped_for_something_else_than_it_comes_of_is_na
     for because in ("gate", "budget", "cancelled"):
         said = await refused(desk(store=forged(ledger, says("task.skipped", "because", because))), ended.run)
         assert f"and was skipped because of {because}" in said
+
+
+async def test_a_session_that_nobody_asked_for_is_named() -> None:
+    ledger = Ledger()
+    lanes = roster(alpha={"provider": "panel:bench"})
+    at = desk(Answers(), Voices(), store=ledger, settings={"panels": PANELS})
+    ended = await at.run(plan=plan(task("a")), wishes=Wishes(roster=lanes))
+    assert (await at.runs.rerun(ended.run))["identical"] is True
+    said = await refused(desk(store=forged(ledger, comes_of("session.convened", "run.configured"))), ended.run)
+    assert "(session.convened) contradicts the entries before it: entry 2, of which it comes, asks no panel" in said
 
 
 async def test_what_was_redacted_and_is_not_needed_contradicts_nothing() -> None:

@@ -154,6 +154,8 @@ class _Before:
                 return why
             case "gate.decided" | "gate.closed":
                 return self._against_gate(entry)
+            case "session.convened" if first and first.kind not in QUESTIONS.values():
+                return f"entry {first.seq}, of which it comes, asks no panel"
         named = (data.get("task"), data.get("upstream")) if entry.kind in OF_TASKS else ()
         missing = next((task for task in named if task is not None and task not in self._tasks), None)
         return None if missing is None else f"no plan of this run has a task {missing!r}"
