@@ -96,6 +96,7 @@ def test_every_route_and_tool_that_is_named_is_there() -> None:
         ("keys (looked in {folder}/state/logs/ab) and {folder}", *["keys (looked in logs/ab) and {name}"] * 2),
         ("{folder}er/x and /data{folder}/x", *["{folder}er/x and /data{folder}/x"] * 2),
         ("hansard runs rerun r", "hansard runs rerun r", "hansard runs rerun r"),
+        ("see `hansard runs show a\ud800`", "see `GET /v1/runs/a%5Cud800`", "see `run_show`"),
         ("hansard ledger repair --ledger {ledger}", "hansard ledger repair", "hansard ledger repair"),
     ],
 )

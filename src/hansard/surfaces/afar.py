@@ -59,7 +59,9 @@ def from_afar(message: str, hansard: Hansard, side: Side) -> str:
 
 def _written(way: str) -> Callable[[re.Match[str]], str]:
     """What stands in place of a command, with its words as they stand in an address."""
-    return lambda found: way.format(*(quote(word.strip("'"), "/") for word in found.groups()))
+    return lambda found: way.format(
+        *(quote(word.strip("'"), "/", errors="backslashreplace") for word in found.groups())
+    )
 
 
 def _folders(hansard: Hansard) -> Iterator[str]:
