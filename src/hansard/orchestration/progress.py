@@ -120,7 +120,6 @@ class Progress:
     lanes: dict[str, Spend] = field(default_factory=dict)
     spent: Spend = field(default_factory=Spend)
     answered: int | None = None
-    answer_complete: bool = True
     cancel_asked: int | None = None
     resumed_by: int | None = None
     ended: Entry | None = None
@@ -217,7 +216,7 @@ class Progress:
             case "persona.made":
                 self.crashes.clear()
             case "run.answered":
-                self.answered, self.answer_complete = entry.seq, data.get("complete") is True
+                self.answered = entry.seq
             case "budget.breached" if data.get("lane"):
                 self._breaches.add(entry.seq)
             case "run.cancel_asked":
