@@ -22,8 +22,8 @@ async def main() -> None:
         async for event in run.events():
             if event["kind"] == "task.attempted":
                 break
-        ended = await run.cancel()
-        print(ended.state)
+        await run.cancel()
+        print((await run.ended()).state)
         for task in run.show()["tasks"]:
             print(task["task"], task["state"], task["because"] or "")
 

@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     from hansard.app.deliberating import run_session_async as run_session_async
     from hansard.app.deliberating import transcript_replay as transcript_replay
     from hansard.app.service import Hansard as Hansard
+    from hansard.app.service import Run as Run
     from hansard.app.settings import Settings as Settings
     from hansard.app.setup.wishes import Wishes as Wishes
     from hansard.domain.roster import Lane as Lane
     from hansard.domain.roster import Policy as Policy
     from hansard.domain.roster import Roster as Roster
+    from hansard.orchestration.ending import Ended as Ended
 
 __all__ = [
+    "Ended",
     "Hansard",
     "Lane",
     "PinningViolation",
     "Policy",
     "Roster",
+    "Run",
     "Settings",
     "Wishes",
     "__version__",
@@ -37,10 +41,12 @@ __all__ = [
 ]
 
 _WHERE = {
+    "Ended": "hansard.orchestration.ending",
     "Hansard": "hansard.app.service",
     "Lane": "hansard.domain.roster",
     "Policy": "hansard.domain.roster",
     "Roster": "hansard.domain.roster",
+    "Run": "hansard.app.service",
     "Settings": "hansard.app.settings",
     "Wishes": "hansard.app.setup.wishes",
     **dict.fromkeys(

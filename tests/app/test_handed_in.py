@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from hansard import Hansard, Settings
+from hansard import Ended, Hansard, Run, Settings
 from hansard.app.settings import read_settings
 from hansard.app.setup.wishes import Wishes
 from hansard.errors import ProviderError, UsageError
@@ -165,6 +165,19 @@ async def test_each_run_asks_the_provider_that_was_handed_in_for_it_also_behind_
         assert (await hansard.runs.drive(waits.id)).state == "answered"
         assert await waits.answer() == "said by the first"
     assert (len(first.calls), len(second.calls)) == (2, 1)
+
+
+async def test_a_run_that_waits_for_people_is_told_to_whoever_wants_its_answer_with_what_goes_on_from_there() -> None:
+    gated = Wishes(judge="checks", answer="join", gates=("plan",))
+    async with Hansard.open("memory:") as hansard:
+        run: Run = await hansard.submit("please", lane="backend", provider=Answers(), wishes=gated)
+        [gate] = (await run.ended()).gates
+        with pytest.raises(UsageError, match=f"has no answer yet: it waited for people at {gate}"):
+            await run.answer()
+        await hansard.gates.decide(gate, "approve")
+        ended: Ended = await hansard.runs.resume(run.id)
+        assert ended.state == "answered"
+        assert await run.answer()
 
 
 async def test_whoever_waits_for_a_run_whose_hansard_is_closed_hears_that_it_was_interrupted() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from os import PathLike, fspath
 from threading import Event
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from hansard.app.driving.gates import Gates
 from hansard.app.driving.runs import Runs, mode_of
@@ -175,7 +175,7 @@ class Run:
             yield view
 
     async def ended(self) -> Ended:
-        """How it ended; that it was interrupted, where its Hansard was closed before."""
+        """How it ended; that it waits, where people have to decide first, or was interrupted, where its Hansard was closed before."""
         # Waited for and not awaited: who closes a Hansard cancels the drive, and nobody who waits for it.
         await asyncio.wait([self._drive])
         if self._drive.cancelled():
@@ -183,15 +183,21 @@ class Run:
         return self._drive.result()
 
     async def answer(self) -> str:
-        """The answer; ProviderError where the run ended without one."""
+        """The answer; ProviderError where the run ended without one, UsageError where people have to decide first."""
         ended = await self.ended()
         data = None if ended.state == "interrupted" else self._hansard.runs.answer(self.id)
-        if data is None:
-            raise ProviderError(f"run {self.id} ended without an answer: {ended.state}, {ended.reason}")
-        return Body.raw(data).as_text()
+        if data is not None:
+            return Body.raw(data).as_text()
+        if ended.state == "waiting":
+            gates = " and ".join(ended.gates)
+            raise UsageError(
+                f"run {self.id} has no answer yet: it waited for people at {gates}. Once they have decided there "
+                "(`gates.decide`), `runs.resume` goes on with it"
+            )
+        raise ProviderError(f"run {self.id} ended without an answer: {ended.state}, {ended.reason}")
 
-    async def cancel(self) -> Any:
-        """Stop it."""
+    async def cancel(self) -> Ended | None:
+        """Stop it, and how it ended; None where another process has taken it over, and is told to."""
         return await self._hansard.runs.cancel(self.id)
 
     def show(self) -> View:
