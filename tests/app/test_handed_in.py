@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -178,6 +178,21 @@ async def test_a_run_that_waits_for_people_is_told_to_whoever_wants_its_answer_w
         ended: Ended = await hansard.runs.resume(run.id)
         assert ended.state == "answered"
         assert await run.answer()
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"gates": "plan"}, "gates must be a tuple of texts, not 'plan'"),
+        ({"ladder": "cheap"}, "ladder must be a tuple of texts"),
+        ({"roster": "roster.toml"}, r"roster must be made with Roster\(…\), not 'roster.toml'"),
+        ({"policy": {"deny_lanes": ["backend"]}}, r"policy must be made with Policy\(…\)"),
+        ({"verifier": object()}, "verifier must be text"),
+    ],
+)
+def test_a_wish_of_another_type_is_refused_where_it_is_made(wish: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Wishes(**wish)
 
 
 async def test_whoever_waits_for_a_run_whose_hansard_is_closed_hears_that_it_was_interrupted() -> None:

@@ -523,20 +523,20 @@ async def test_a_run_with_which_nobody_can_go_on_can_be_cancelled(what: str) -> 
 
 
 @pytest.mark.parametrize(
-    "odd",
+    ("odd", "said"),
     [
-        {"policy": Policy(max_parallel=0)},
-        {"budget": Budget(max_calls=-1)},
-        {"budget": Budget(max_seconds=float("nan"))},
-        {"judge": "banana"},
-        {"gates": (Rule(name="nowhere"),)},
-        {"providers": {"told": {"kind": "python", "since": date(2026, 1, 1)}}},
-        {"folder": "\udcff"},
+        ({"policy": Policy(max_parallel=0)}, "the configuration of the run: max_parallel must be a whole number of 1"),
+        ({"budget": Budget(max_calls=-1)}, "the configuration of the run: max_calls must be a whole number from 0"),
+        ({"budget": Budget(max_seconds=float("nan"))}, "the configuration of the run: max_seconds must be a number"),
+        ({"judge": "banana"}, "the configuration of the run: judge must be one of model, checks, not 'banana'"),
+        ({"gates": (Rule(name="nowhere"),)}, "the configuration of the run"),
+        ({"providers": {"told": {"kind": "python", "since": date(2026, 1, 1)}}}, "cannot be recorded"),
+        ({"folder": "\udcff"}, "cannot be recorded"),
     ],
 )
-async def test_a_configuration_that_could_not_be_read_back_is_not_recorded(odd: dict[str, Any]) -> None:
+async def test_a_configuration_that_could_not_be_read_back_is_not_recorded(odd: dict[str, Any], said: str) -> None:
     made = desk(Answers())
-    with pytest.raises(UsageError, match="cannot be recorded"):
+    with pytest.raises(UsageError, match=said):
         await made.runs.submit("please", replace(made.config(), **odd))
     assert made.runs.listed() == []
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.ledger.entry import Entry
-from hansard.orchestration.config import RunConfig
+from hansard.orchestration.config import Judge, RunConfig
 from hansard.orchestration.plan import Plan, parse_plan
 from hansard.orchestration.progress import progress_of
 from hansard.store.base import Query
@@ -74,7 +74,7 @@ class Moody:
 TIERS = {"tiers": {"cheap": "told", "capable": "told:better"}}
 
 
-async def driven(rows: list[dict[str, Any]], seed: int, bad: float, judge: str) -> tuple[Desk, str, Answers]:
+async def driven(rows: list[dict[str, Any]], seed: int, bad: float, judge: Judge) -> tuple[Desk, str, Answers]:
     provider = Answers(Moody(seed, bad))
     made = desk(provider, settings=TIERS)
     checks = [{"schema": {"properties": {"work": {"const": "GOOD"}}}}] if judge == "checks" else []
@@ -158,7 +158,7 @@ def check_the_answer(made: Desk, run: str, the_plan: Plan, passed: dict[str, int
 @settings(max_examples=40)
 @given(rows(), st.integers(0, 10**6), st.sampled_from([0.0, 0.5]), st.sampled_from(["model", "checks"]))
 def test_causes_prompts_limits_and_endings_are_true_in_every_run(
-    made_rows: list[dict[str, Any]], seed: int, bad: float, judge: str
+    made_rows: list[dict[str, Any]], seed: int, bad: float, judge: Judge
 ) -> None:
     made, run, provider = asyncio.run(driven(made_rows, seed, bad, judge))
     config = RunConfig.from_json(
@@ -192,7 +192,7 @@ def test_the_fold_of_a_finished_run_says_what_the_run_itself_says(made_rows: lis
 @settings(max_examples=40)
 @given(rows(), st.integers(0, 10**6), st.sampled_from(["model", "checks"]), st.integers(0, 10**6))
 def test_a_run_of_any_plan_that_is_cut_off_anywhere_ends_as_if_it_had_not_been(
-    made_rows: list[dict[str, Any]], seed: int, judge: str, cut: int
+    made_rows: list[dict[str, Any]], seed: int, judge: Judge, cut: int
 ) -> None:
     async def through() -> None:
         made, run, _ = await driven(made_rows, seed, 0.5, judge)

@@ -436,9 +436,11 @@ def _readable(config: RunConfig) -> bytes:
     """A configuration as it is recorded, once it is certain that it can be read back: who could not could do nothing to its run."""
     try:
         data = config.to_json()
-        RunConfig.from_json(data, "read back")
-    except (StoreError, TypeError, ValueError) as error:
+        RunConfig.from_json(data, "the configuration of the run")
+    except (TypeError, ValueError) as error:
         raise UsageError(f"this configuration cannot be recorded: {error}") from error
+    except StoreError as error:
+        raise UsageError(str(error.__cause__)) from error
     return data
 
 

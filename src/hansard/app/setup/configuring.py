@@ -22,7 +22,7 @@ from hansard.errors import UsageError
 from hansard.ledger.entry import ACTOR
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.checks.delivery import PROFILES
-from hansard.orchestration.config import RunConfig, Tuning, read_budget
+from hansard.orchestration.config import Answering, Judge, RunConfig, Tuning, read_budget
 from hansard.orchestration.escalate import LANE_RUNG, default_ladder
 from hansard.orchestration.gates import Rule, read_rules
 from hansard.orchestration.nested import is_panel
@@ -91,8 +91,8 @@ def run_config(
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
     # Everything is read, also what a flag goes before: a key that is not read is taken for an unknown one.
     judge_intent, revise = run.flag("judge_intent"), run.flag("revise", settings.reviser is not None)
-    judge = run.choice("judge", ("model", "checks"), "model")
-    answer = run.choice("answer", ("synthesize", "join"), "synthesize")
+    judge: Judge = run.choice("judge", ("model", "checks"), "model")
+    answer: Answering = run.choice("answer", ("synthesize", "join"), "synthesize")
     profile = run.choice("profile", tuple(PROFILES), "normal")
     profile = profile if wishes.profile is None else wishes.profile
     if profile not in PROFILES:
@@ -108,8 +108,8 @@ def run_config(
         roles=roles,
         ladder=_ladder(run, wishes, tiers, tables, chosen),
         budget=allowed(settings, wishes),
-        judge=wishes.judge or judge,  # type: ignore[arg-type]
-        answer=wishes.answer or answer,  # type: ignore[arg-type]
+        judge=wishes.judge or judge,
+        answer=wishes.answer or answer,
         tuning=_tuning(run),
         templates=digests() | {name: template.digest for name, template in CHECK_TEMPLATES.items()},
         gates=_gates(settings, wishes, roster, where),

@@ -1,8 +1,10 @@
 """What a caller wants of one run, and whom he wants asked."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from types import UnionType
 from typing import Any
 
 from hansard.app.pool import FLAGGED
@@ -11,6 +13,7 @@ from hansard.app.spelling import spelled
 from hansard.domain.roster import Policy, Roster
 from hansard.domain.value import value
 from hansard.errors import UsageError
+from hansard.orchestration.config import Answering, Judge
 from hansard.providers.programs.environment import argument_from
 
 BOUNDED = (*LIMITS, "max_parallel")
@@ -30,8 +33,8 @@ class Wishes:
     max_tokens: int | None = None
     max_usd: str | None = None
     max_seconds: float | None = None
-    judge: str | None = None
-    answer: str | None = None
+    judge: Judge | None = None
+    answer: Answering | None = None
     max_parallel: int | None = None
     ladder: tuple[str, ...] | None = None
     roster: Roster | None = None
@@ -51,6 +54,11 @@ class Wishes:
     typed: bool = False
     """Whether these are flags that somebody typed. What is wrong with one is told by the name that he used."""
 
+    def __post_init__(self) -> None:
+        for name, kind in KINDS.items():
+            if not isinstance(given := getattr(self, name), kind | None):
+                raise UsageError(f"{self.named(name)} must be {_told(kind)}, not {given!r:.80}")
+
     def named(self, name: str) -> str:
         return spelled(name, typed=self.typed)
 
@@ -67,6 +75,21 @@ class Wishes:
             if name in wanted and (most := getattr(base, name)) is not None:
                 wanted[name] = min(most, wanted[name], key=lambda each: Decimal(str(each)))
         return replace(base, **wanted)
+
+
+KINDS: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(("provider", "cmd", "chat_url", "model", "api", "judge", "answer", "verifier", "profile"), str),
+    **dict.fromkeys(("gates", "context", "ladder"), tuple | list),
+    "roster": Roster,
+    "policy": Policy,
+}
+"""Of what type a wish is. Numbers are looked at where they are read."""
+
+
+def _told(kind: type | UnionType) -> str:
+    if kind is str:
+        return "text"
+    return f"made with {kind.__name__}(…)" if isinstance(kind, type) else "a tuple of texts"
 
 
 def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
