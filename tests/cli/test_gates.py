@@ -88,6 +88,7 @@ def test_only_approvers_are_counted_and_named(tmp_path: Path) -> None:
     waiting = gate(place)
     told = hansard(place, "gates", "approve", waiting, "--by", "human:mallory").stderr
     assert "human:mallory is none of those who may decide there, and this does not count" in told
+    assert "goes on" not in told
     again = hansard(place, "gates", "approve", waiting, "--by", "human:mallory", "--resume")
     assert (again.returncode, told.splitlines()[0] in again.stderr) == (14, True)
     assert " 0 of 1 approved" in hansard(place, "gates", "list").stdout

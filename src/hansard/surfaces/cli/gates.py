@@ -79,7 +79,7 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
             return 0
         if not args.quiet or view["state"] == "open":
             note(said)
-        if not args.quiet:
+        if not args.quiet and view["state"] != "open":
             note(goes_on)
         return 0
 
