@@ -1,5 +1,6 @@
 """What /openapi.json says is true: schemathesis asks the running daemon everything that it may be asked, and more."""
 
+import json
 import re
 import subprocess
 import sys
@@ -117,6 +118,21 @@ def test_a_request_is_described_so_that_generated_clients_ask_for_nothing_that_m
     sent = {name: each for name, each in described["components"]["schemas"].items() if name.endswith("Request")}
     assert len(sent) == 8
     assert not [name for name, each in sent.items() if any("default" in one for one in each["properties"].values())]
+
+
+def test_generated_clients_know_what_a_run_spent_and_what_became_of_its_tasks(daemon: Served) -> None:
+    described: dict[str, Any] = daemon.get("/openapi.json").json()
+    seen, left = set[str](), ["FullRunView", "FullGateView", "DeliberationView"]
+    untyped = set[str]()
+    while left:
+        seen.add(view := left.pop())
+        for name, member in described["components"]["schemas"][view].get("properties", {}).items():
+            told = json.dumps(member)
+            left += set(re.findall("#/components/schemas/([A-Za-z]+)", told)) - seen
+            untyped |= {name} if '"additionalProperties": true' in told or '"items": {}' in told else set()
+    assert {"SpentView", "BudgetView", "TaskView", "AttemptView", "ReturnedView", "DecisionView"} <= seen
+    # What a session says of itself is the protocol's own document.
+    assert untyped == {"panel", "cumulative_usage", "unresolved", "pending", "last_provider_failure"}
 
 
 def test_a_part_is_described_as_bytes_first_and_never_as_a_text_that_is_bytes(daemon: Served) -> None:

@@ -117,11 +117,30 @@ MAYBE: Any = Field(None, json_schema_extra=_without_default)
 """Behind a member that is not always there."""
 
 
+class SpentView(Shown):
+    """What it took so far. Money is in billionths of a dollar; it cost more than that where `priced` is false."""
+
+    calls: int
+    tokens: int
+    cost_usd_nano: int
+    elapsed_us: int | None
+    priced: bool | None
+
+
+class BudgetView(Shown):
+    """What it may take; null where nothing limits it."""
+
+    max_calls: int | None
+    max_tokens: int | None
+    max_cost_usd_nano: int | None
+    max_seconds: float | None
+
+
 class RunView(Shown):
     """One run, as the record tells it."""
 
     run: str
-    state: str
+    state: State
     reason: str | None
     mode: str | None
     request: str | None
@@ -130,20 +149,112 @@ class RunView(Shown):
     entries: int
     first_seq: int
     last_seq: int
-    spent: dict[str, Any]
-    budget: dict[str, Any]
+    spent: SpentView
+    budget: BudgetView
     open_gates: list[str]
 
 
+class RoutedView(Shown):
+    """Where the request belongs, and who said so: 0 is the router, 2 the classifier."""
+
+    seq: int
+    tier: int
+    lane: str | None
+    runner_up: str | None
+    confidence_ppm: int | None
+
+
+class PlannedView(Shown):
+    """The newest plan, in figures."""
+
+    seq: int
+    by: str
+    tasks: int
+    edges: int
+    waves: int
+
+
+class ReturnedView(Shown):
+    """What came of an attempt."""
+
+    seq: int
+    ok: bool
+    finish: str | None
+    error: str | None
+    model: str | None
+    latency_us: int | None
+    exit_code: int | None
+    pause_us: int | None
+    tokens: int
+    cost_usd_nano: int
+    cost_basis: str
+
+
+class VerdictView(Shown):
+    """What was thought of it. The reasons are JSON as it was recorded; null where they were redacted."""
+
+    seq: int
+    ok: bool
+    by: str
+    score_ppm: int | None
+    same_model: bool | None
+    reasons: str | None
+    panel: dict[str, Any] | None = MAYBE
+
+
+class AttemptView(Shown):
+    """One time that somebody was asked to do a task."""
+
+    attempt: int
+    seq: int
+    rung: str
+    provider: str
+    model: str
+    returned: ReturnedView | None
+    verdict: VerdictView | None
+    panel: dict[str, Any] | None = MAYBE
+
+
+class TaskView(Shown):
+    """One task of the plan, and what became of it."""
+
+    task: str
+    lane: str | None
+    needs: list[str]
+    state: Literal["waiting", "running", "returned", "passed", "rejected", "escalated", "skipped"]
+    attempts: list[AttemptView]
+    because: str | None
+
+
+class CheckView(Shown):
+    """What was found of the answer in entry `of`. The detail is JSON as it was recorded."""
+
+    seq: int
+    of: int | None
+    check: str
+    outcome: str
+    score_ppm: int | None
+    detail: str | None
+
+
+class UnusableView(Shown):
+    """The answer of a role without which the run could not go on."""
+
+    seq: int
+    role: str
+    error: str | None
+    said: str
+
+
 class FullRunView(RunView):
-    route: dict[str, Any] | None
-    plan: dict[str, Any] | None
-    tasks: list[dict[str, Any]]
+    route: RoutedView | None
+    plan: PlannedView | None
+    tasks: list[TaskView]
     answer: str | None
     answer_seq: int | None
     missing: list[str]
-    checks: list[dict[str, Any]]
-    unusable: dict[str, Any] | None
+    checks: list[CheckView]
+    unusable: UnusableView | None
     unpriced: list[str]
     run_dir: str | None = MAYBE
     why: str | None = MAYBE
@@ -232,21 +343,32 @@ class ReceiptView(Shown):
     unsigned_because: str | None
 
 
+class DecisionView(Shown):
+    """A word at a gate. One of somebody who may not decide there does not count."""
+
+    seq: int
+    time: str
+    by: str
+    decision: Literal["approve", "edit", "reject"]
+    authenticated: bool
+    counts: bool
+
+
 class GateView(Shown):
     gate: str
     run: str
     seq: int
     rule: str
-    before: str
+    before: Literal["plan", "task"]
     task: str | None
     needed: int
     opened: str
     deadline: str | None
-    on_expiry: str
+    on_expiry: Literal["approve", "reject"]
     shown: list[str]
     state: str
     expired: bool
-    decisions: list[dict[str, Any]]
+    decisions: list[DecisionView]
 
 
 class FullGateView(GateView):
@@ -256,10 +378,10 @@ class FullGateView(GateView):
 class DeliberationView(Shown):
     run: str
     session_id: str | None
-    state: str
-    spent: dict[str, Any]
+    state: State
+    spent: SpentView
     unpriced: list[str]
-    budget: dict[str, Any]
+    budget: BudgetView
     problem: str | None
     selected_agents: list[str]
     coordinator: str | None
