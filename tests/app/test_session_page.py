@@ -238,6 +238,16 @@ async def test_what_a_session_cost_is_not_shown_as_nothing() -> None:
     assert cells.count(f"0.{45 * spoken:09d}".rstrip("0")) == 2, "in the row of ben, and in that of all"
 
 
+async def test_what_failed_calls_took_is_said_to_be_left_out() -> None:
+    failed, taken = {"event": "turn.failed", "agent": "ada", "error": "network"}, {"event": "turn.taken"}
+    made = await artifact()
+    for tell in (as_markdown, session_page):
+        assert "failed call" not in tell(made, [taken])
+        assert "; what 1 failed call took is not in it" in tell(made, [failed])
+        assert "; what 2 failed calls took is not in it" in tell(made, [failed, taken, failed])
+        assert "; what failed calls took is not in it" in tell(made, None)
+
+
 def second_problem(made: dict[str, Any]) -> None:
     made["canonical_transcript"].insert(1, {**made["canonical_transcript"][0], "id": "again"})
 

@@ -621,6 +621,23 @@ def test_a_session_of_long_words_fits_on_a_phone_here_and_as_a_page_of_its_own(
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_a_number_is_in_one_line_on_a_phone(daemon: Served, browsing: Browsing, tmp_path: Path) -> None:
+    # As one answer of an agent may cost it: 12,000 tokens.
+    told = script([turn(text="word " * 9_000), turn(text="word " * 9_000), verdict("finalize"), synthesis()]).as_data()
+    body = {"config": config(["treasurer", "bob"]).as_data(), "script": told}
+    held = daemon.post("/v1/deliberations?wait=60", body).json()
+    assert daemon.cli("session", "export", held["run"], "--html", "--output", tmp_path / "session.html").returncode == 0
+    page = browsing.opened(tmp_path / "session.html")
+    page.set_viewport_size({"width": 360, "height": 800})
+    lines = """each => each.map(cell => {
+      const range = new Range();
+      range.selectNodeContents(cell);
+      return new Set([...range.getClientRects()].map(box => box.top)).size;
+    })"""
+    assert set(page.locator("tr:has(td.number) > :is(th, .number)").evaluate_all(lines)) == {1}
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_each_paragraph_of_an_answer_has_its_own_direction(daemon: Served, browsing: Browsing, tmp_path: Path) -> None:
     """One for the whole would be that of its first letter, and put the dots of English, and code, at the wrong ends."""
     mixed = "\u064a\u062c\u0628 \u0623\u0646 \u0646\u062d\u062f\u062f.\nFive will do.\n  return n < 5"

@@ -164,6 +164,14 @@ def price_unknown(artifact: Mapping[str, Any]) -> str:
     return "; 0 is also what nobody knows the price of" if nothing else ""
 
 
+def left_out(events: Sequence[Mapping[str, Any]] | None) -> str:
+    """A word on calls of which no message came, where the figures are those of the messages: they are paid for too."""
+    if events is None:
+        return "; what failed calls took is not in it"
+    failed = sum(each["event"] == "turn.failed" for each in events)
+    return f"; what {failed} failed call{'' if failed == 1 else 's'} took is not in it" if failed else ""
+
+
 def requested(request: Mapping[str, Any]) -> str:
     """What a member of a panel asks another one: a text as it is, an object as JSON."""
     content = request["content"]

@@ -1,9 +1,9 @@
 """A finished session as Markdown, for people. What agents said is quoted, so that nothing of it can pass for our own words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hansard.app.telling.deliberationviews import asked_for, price_unknown, requested
+from hansard.app.telling.deliberationviews import asked_for, left_out, price_unknown, requested
 from hansard.app.views import usd
 from hansard.deliberation.documents import Artifact
 from hansard.domain.budget import in_nano
@@ -14,13 +14,13 @@ _ALIVE = {"<": "&lt;", "](": "]&#40;", "]:": "]&#58;", "://": ":&#47;&#47;", "ww
 """What viewers make HTML, links, pictures and notices to people of, also where nothing marks it as such."""
 
 
-def as_markdown(artifact: Json) -> str:
-    """The whole debate."""
+def as_markdown(artifact: Json, events: Sequence[Json] | None = None) -> str:
+    """The whole debate. `events` are the calls of it, where they are at hand."""
     Artifact.parse(artifact)
-    return "\n".join(_lines(artifact)) + "\n"
+    return "\n".join(_lines(artifact, events)) + "\n"
 
 
-def _lines(artifact: Json) -> Iterator[str]:
+def _lines(artifact: Json, events: Sequence[Json] | None) -> Iterator[str]:
     used, ending = artifact["cumulative_usage"], artifact["outcome"].get("termination_artifact")
     yield f"# Session {_inline(artifact['session_id'])}"
     yield ""
@@ -28,7 +28,8 @@ def _lines(artifact: Json) -> Iterator[str]:
     if ending and (failure := ending.get("last_provider_failure")):
         yield f"- failed: {_inline(failure['agent_id'])}: {failure['kind']}: {_inline(failure['message'])}"
     yield f"- from {artifact['started_at']} to {artifact['ended_at']}"
-    yield f"- {used['total_tokens']:,} tokens, {usd(in_nano(used['cost_usd']))} USD{price_unknown(artifact)}"
+    about = price_unknown(artifact) + left_out(events)
+    yield f"- {used['total_tokens']:,} tokens, {usd(in_nano(used['cost_usd']))} USD{about}"
     yield f"- transcript digest: `{artifact['transcript_digest']}`"
     told = 0
     for message in artifact["canonical_transcript"]:

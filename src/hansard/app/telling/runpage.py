@@ -34,7 +34,7 @@ pre { white-space: pre-wrap; background: var(--card); border: 1px solid var(--li
 .task { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .7rem }
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
 details { border-bottom: 1px solid var(--line); padding: .35rem 0 }
 summary { cursor: pointer }
 .answer { background: var(--card); border-left: 4px solid var(--good); padding: .8rem 1rem; border-radius: .3rem;

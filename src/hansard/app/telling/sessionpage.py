@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import cos, hypot, pi, sin
 from typing import Any
 
-from hansard.app.telling.deliberationviews import asked_for, pending_of, price_unknown, requested, rounds_of
+from hansard.app.telling.deliberationviews import asked_for, left_out, pending_of, price_unknown, requested, rounds_of
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runpage import whole_page
 from hansard.app.views import usd
@@ -24,6 +24,7 @@ _STYLE = """
 svg { max-width: 100%; height: auto } svg text { font: 12px system-ui, sans-serif; fill: var(--ink) }
 svg circle { fill: var(--card); stroke: var(--dim) } svg .edge { stroke: var(--dim); fill: none } svg .tip { fill: var(--dim) }
 .bar { display: inline-block; height: .7rem; background: var(--dim); border-radius: .2rem; vertical-align: middle }
+@media (max-width: 40rem) { .bar { display: none } }
 """
 
 
@@ -39,7 +40,7 @@ def session_page(artifact: Json, events: Sequence[Json] | None = None) -> str:
         "<h2>Outcome</h2>",
         _outcome(artifact),
         "<h2>Spend</h2>",
-        _spend(artifact, figures),
+        _spend(artifact, figures, events),
         "<h2>Who asked whom</h2>",
         _graph(more["interaction_graph"]),
         "<h2>Disagreements</h2>",
@@ -83,7 +84,7 @@ def _open(content: Json) -> str:
     return f"<p>Open questions</p><ul>{asked}</ul>" if asked else ""
 
 
-def _spend(artifact: Json, figures: Json) -> str:
+def _spend(artifact: Json, figures: Json, events: Sequence[Json] | None) -> str:
     tokens = figures["tokens_per_agent"]
     # From the messages: the figures are rounded to a millionth, as the protocol has them.
     costs: Counter[str] = Counter()
@@ -97,12 +98,13 @@ def _spend(artifact: Json, figures: Json) -> str:
         for agent, each in tokens.items()
     )
     total = figures["tokens_cumulative"]["total_tokens"]
-    about = "some of it estimated" if figures["usage_estimated"] else "as the providers report it"
-    about += price_unknown(artifact)
+    about = "Some of it is estimated" if figures["usage_estimated"] else "As the providers report it"
+    about += price_unknown(artifact) + left_out(events)
     return (
         "<table><tr><th>agent</th><th class=number>tokens</th><th class=number>US$</th><td></td></tr>"
-        f"{rows}<tr><th>all</th><td class=number>{total:,}</td>"
-        f"<td class=number>{usd(in_nano(artifact['cumulative_usage']['cost_usd']))}</td><td class=dim>{about}</td></tr></table>"
+        f"{rows}<tr><th scope=row>all</th><td class=number>{total:,}</td>"
+        f"<td class=number>{usd(in_nano(artifact['cumulative_usage']['cost_usd']))}</td><td></td></tr></table>"
+        f'<p class="dim">{about}</p>'
     )
 
 

@@ -93,7 +93,7 @@ def export(args: argparse.Namespace) -> int:
     if args.html:
         text = session_page(session.artifact, session.events)
     else:
-        text = sessions.as_text(session.artifact) if args.json else as_markdown(session.artifact)
+        text = sessions.as_text(session.artifact) if args.json else as_markdown(session.artifact, session.events)
     if args.output:
         new_file(args.output, text)
     else:
