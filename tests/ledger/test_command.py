@@ -1,5 +1,6 @@
 """The verifier runs as a module, as a folder and as one zip file, with nothing but the standard library."""
 
+import ast
 import json
 import os
 import subprocess
@@ -50,6 +51,14 @@ def test_the_zip_file_alone_verifies_every_form(zipped: Path, tmp_path: Path) ->
         assert (done.returncode, done.stderr) == (0, "")
         report = json.loads(done.stdout)
         assert (report["form"], report["ok"], report["signed"]["keys"]) == (form, True, "pinned")
+
+
+def test_an_older_python_is_told_which_one_is_needed(zipped: Path) -> None:
+    ast.parse((LEDGER / "__main__.py").read_text(), feature_version=(3, 8))
+    older = f"import runpy, sys; sys.version_info = (3, 10, 13); runpy.run_path({str(zipped)!r}, run_name='__main__')"
+    done = run("-I", "-S", "-c", older)
+    said = "verify: this needs Python 3.11 or newer, and was run with 3.10\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 def test_an_address_of_a_database_is_not_repeated_with_its_password(zipped: Path) -> None:

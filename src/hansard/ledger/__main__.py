@@ -1,4 +1,9 @@
-"""Runs the verifier: as `python -m hansard.ledger`, and from this folder zipped alone, where it has no package."""
+"""Runs the verifier: as `python -m hansard.ledger`, and from this folder zipped alone, where it has no package.
+
+This file alone can be read by older versions of Python, so that they can be told.
+"""
+
+from __future__ import annotations
 
 import sys
 from collections.abc import Callable
@@ -8,10 +13,16 @@ from os.path import dirname
 from types import ModuleType
 
 INTERRUPTED = 130
+MISUSED = 2
+OLDEST = (3, 11)
 
 
 def program() -> int:
     """Verify once. It is loaded in here, since whoever thinks better of it meanwhile wants to see no traceback."""
+    if sys.version_info < OLDEST:
+        needed, found = (".".join(map(str, each[:2])) for each in (OLDEST, sys.version_info))
+        print(f"verify: this needs Python {needed} or newer, and was run with {found}", file=sys.stderr)
+        return MISUSED
     try:
         return _loaded()()
     except KeyboardInterrupt:
