@@ -6,8 +6,18 @@ Signing needs `cryptography`; without it the ledger is unsigned, and the demonst
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+OLDEST = (3, 11)
 
-from hansard.surfaces.cli.main import main
 
-raise SystemExit(main(["demo", *sys.argv[1:]]))
+def program() -> int:
+    if sys.version_info < OLDEST:
+        print(f"this needs Python 3.11 or newer, and was run with {sys.version.split()[0]}", file=sys.stderr)
+        return 2
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+
+    from hansard.surfaces.cli.main import main
+
+    return main(["demo", *sys.argv[1:]])
+
+
+raise SystemExit(program())

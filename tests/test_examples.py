@@ -52,3 +52,12 @@ def test_an_example_that_names_a_program_does_so_also_where_folders_have_spaces(
     ran = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert all(piece in ran.stdout for piece in SAYS[name])
+
+
+def test_the_example_that_needs_no_installation_tells_an_older_python_which_one_is_needed() -> None:
+    demo = ROOT / "examples" / "demo.py"
+    older = f"import runpy, sys; sys.version_info = (3, 10, 13); runpy.run_path({str(demo)!r}, run_name='__main__')"
+    ran = subprocess.run([sys.executable, "-c", older], capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("this needs Python 3.11 or newer, and was run with ")
+    assert ran.stderr.count("\n") == 1
