@@ -162,6 +162,14 @@ async def test_what_a_verifier_says_is_recorded_as_its_word_and_stops_nothing(sa
     assert at.answer(run) is not None
 
 
+async def test_a_verifier_that_gives_no_verification_is_told_what_it_gave() -> None:
+    at = desk(Answers())
+    at.pool.seams["v"] = Says(True)
+    run = await run_with(at, replace(at.config(), verifier={"entry_point": "v"}))
+    entry = one([e for e in at.entries(run, "answer.checked") if e.data["check"] == "verifier"])
+    assert at.text(entry, "detail") == "TypeError: gave a bool instead of a Verification"
+
+
 async def test_a_verifier_that_breaks_is_recorded_and_not_fatal() -> None:
     at = desk(Answers())
     at.pool.seams["v"] = Broken()

@@ -225,6 +225,8 @@ class Answers:
         try:
             said = await heard(self._given_up() or self._means.verifier.verify(self._request, answer.text))
             found = said if said is not None else Verification(outcome="abstained")
+            if not isinstance(found, Verification):
+                raise TypeError(f"gave a {type(found).__name__} instead of a Verification")
             if found.outcome not in OUTCOMES:
                 raise ValueError(f"a verifier passes, refuses or abstains; this one said {found.outcome!r:.60}")
             if not isinstance(found.detail, str):
