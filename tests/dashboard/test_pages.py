@@ -272,6 +272,17 @@ def test_a_deliberation_that_came_to_nothing_says_what_it_asks_for_or_why(daemon
         assert ("An answer is not enough here: that session was answered by a script" in text) == words.endswith("?")
 
 
+def test_a_replay_that_was_refused_is_no_session_and_says_so(tmp_path: Path) -> None:
+    # Nobody can see whether a server's model is still the one that it was.
+    far = '[providers.far]\nkind = "openai"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    with serving(place(tmp_path, more=far), "--provider", "quick") as daemon:
+        daemon.cli("deliberate", "what colour?", "--panel", "critic", "--provider", "far")
+        [held] = (tmp_path / "runs").iterdir()
+        refused = daemon.cli("session", "execution-replay", held)
+        assert (refused.returncode, "pinning_violation" in refused.stderr) == (3, True), refused.stderr
+        assert "No session was held: not replayed." in Visitor(daemon).text("/dashboard/deliberations/last")
+
+
 def test_a_round_in_which_nobody_spoke_counts(daemon: Served, visitor: Visitor) -> None:
     silent = (deliberating.turn(), deliberating.verdict(), deliberating.fails("auth_failure"))
     body = {"config": deliberating.config(["ada"]).as_data(), "script": deliberating.script(silent).as_data()}

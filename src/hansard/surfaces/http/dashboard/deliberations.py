@@ -11,7 +11,7 @@ from starlette.responses import Response
 from hansard.app.driving.chaining import after_it, before_it
 from hansard.app.service import Hansard
 from hansard.app.serving.publishing import exact_session
-from hansard.app.telling.deliberationviews import artifact_on_record, asked_for, deliberation_view
+from hansard.app.telling.deliberationviews import artifact_on_record, asked_for, deliberation_view, held_none
 from hansard.app.telling.nested_view import nested_artifact, nested_entries, nested_view
 from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.sessionpage import said, session_page
@@ -103,6 +103,7 @@ def _deliberation(desk: Desk, run: str, session: str | None) -> dict[str, Any]:
         "gone": [entry for entry in entries if entry["kind"] == "turn.taken" and entry["seq"] not in found],
         "spend": spend(view),
         "over": view["state"] in ENDED,
+        "unheld": whole[-1]["data"]["reason"].replace("_", " ") if held_none(store, run) else None,
         "last_seq": whole[-1]["seq"],
     }
 
