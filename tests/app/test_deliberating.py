@@ -1,6 +1,7 @@
 """Deliberation from Python: sync and async, on a ledger, with providers that a program hands in."""
 
 import asyncio
+import inspect
 import json
 import re
 import threading
@@ -218,6 +219,25 @@ async def test_the_same_can_be_awaited(tmp_path: Path) -> None:
     assert again.fresh.directory == tmp_path / "s-1-replay"
     with pytest.raises(UsageError, match="run_session_async"):
         run_session(config(), script=SCRIPT)
+
+
+@pytest.mark.parametrize(
+    ("alone", "awaited"), [(run_session, run_session_async), (execution_replay, execution_replay_async)]
+)
+def test_without_a_loop_they_take_and_say_the_same_as_with_one(alone: Any, awaited: Any) -> None:
+    assert inspect.signature(alone) == inspect.signature(awaited)
+    assert "more" not in inspect.signature(alone).parameters
+    assert alone.__name__ == awaited.__name__.removesuffix("_async")
+    assert alone.__doc__ == awaited.__doc__
+
+
+async def test_the_answer_of_a_session_is_at_hand(tmp_path: Path) -> None:
+    held = await run_session_async(config(), scripted(ANSWERS), ledger="memory:", runs_root=tmp_path)
+    last = held.as_data()["canonical_transcript"][-1]
+    assert held.answer == last["content"]["integrated_answer"]
+    assert "answer" not in held.as_data()
+    failed = await run_session_async(config(), scripted(ANSWERS[:1]), ledger="memory:", runs_root=tmp_path)
+    assert failed.answer is None
 
 
 def test_the_names_are_there_and_importing_the_package_loads_nothing() -> None:

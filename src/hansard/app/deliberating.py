@@ -4,16 +4,17 @@ Each works on the ledger that Hansard.open would open. Those that ask models com
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
+from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from hansard.app.service import Hansard
 from hansard.app.setup.convening import Call, Convening, convening, given
 from hansard.app.setup.wishes import Wishes
-from hansard.deliberation.documents import Artifact, Config
+from hansard.deliberation.documents import Artifact, Config, SynthesisContent
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.replay import ExecutionReplay, PinningViolation, TranscriptReplay
@@ -24,6 +25,7 @@ from hansard.providers.base import Provider
 from hansard.providers.tools import Handler
 
 Providers = Mapping[str, Provider] | Provider
+P = ParamSpec("P")
 T = TypeVar("T")
 
 __all__ = [
@@ -42,6 +44,12 @@ class HeldArtifact(Artifact):
     """The artifact of a session that was held here. `fault` says why its directory is not complete, where it is not."""
 
     fault: str | None = None
+
+    @property
+    def answer(self) -> str | None:
+        """What the panel has come to; None where the session ended without a synthesis."""
+        said = self.canonical_transcript[-1].content
+        return said.integrated_answer if isinstance(said, SynthesisContent) else None
 
     def as_data(self) -> dict[str, Any]:
         """The artifact alone: `fault` is no part of it."""
@@ -85,11 +93,6 @@ async def run_session_async(
     return replace(HeldArtifact.parse(sat.sitting.artifact), fault=sat.sitting.fault)
 
 
-def run_session(config: Mapping[str, Any] | Config, providers: Providers | None = None, **more: Any) -> HeldArtifact:
-    """The same without a loop; takes what run_session_async takes."""
-    return _run(run_session_async(config, providers, **more), "run_session_async")
-
-
 def transcript_replay(artifact: Mapping[str, Any] | Artifact) -> TranscriptReplay:
     """The canonical bytes of a transcript and their digest. Give the JSON as it is stored: a digest is over that."""
     return _transcript_replay(artifact.as_data() if isinstance(artifact, Artifact) else artifact)
@@ -118,16 +121,17 @@ async def execution_replay_async(
         return await hansard.deliberations.replay(Path(folder), make, assumed=assumed)
 
 
-def execution_replay(folder: str | Path, providers: Providers | None = None, **more: Any) -> ExecutionReplay:
-    """The same without a loop; takes what execution_replay_async takes."""
-    return _run(execution_replay_async(folder, providers, **more), "execution_replay_async")
+def _alone(ask: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """The same without a loop, with the same words, types and arguments."""
 
+    @wraps(ask)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        if _is_in_a_loop():
+            raise UsageError(f"an event loop is running here; await {ask.__name__} instead")
+        return asyncio.run(ask(*args, **kwargs))
 
-def _run(work: Coroutine[Any, Any, T], instead: str) -> T:
-    if _is_in_a_loop():
-        work.close()
-        raise UsageError(f"an event loop is running here; await {instead} instead")
-    return asyncio.run(work)
+    alone.__name__ = alone.__qualname__ = ask.__name__.removesuffix("_async")
+    return alone
 
 
 def _is_in_a_loop() -> bool:
@@ -136,3 +140,7 @@ def _is_in_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+run_session = _alone(run_session_async)
+execution_replay = _alone(execution_replay_async)
