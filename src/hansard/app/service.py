@@ -39,7 +39,10 @@ T = TypeVar("T")
 
 
 class Hansard:
-    """An open ledger that can be recorded into. Use it as an async context manager."""
+    """An open ledger that can be recorded into. Use it as an async context manager.
+
+    `submit` hands in a request; `runs`, `gates`, `deliberations` and `ledger` do and read everything else.
+    """
 
     def __init__(
         self, opened: Opened, settings: Settings | None = None, providers: Mapping[str, Provider] | None = None
@@ -79,7 +82,7 @@ class Hansard:
     ) -> Self:
         """Open the ledger at a path or URL, or make it when nothing is there. `providers` are handed in, by name.
 
-        A ledger that is named here goes before that of the settings.
+        Without `settings` those of the nearest hansard.toml hold. A ledger that is named here goes before theirs.
         """
         named = None if ledger is None else fspath(ledger)
         found = read_settings(named) if settings is None else settings
@@ -120,8 +123,12 @@ class Hansard:
         surface: Surface = "python",
         actor: str | None = None,
     ) -> "Run":
-        """Hand in a request and start on it. `plan` is a Plan, or its data; `provider` a name that is configured, or a provider,
-        which is asked for this run alone."""
+        """Hand in a request and start on it.
+
+        `plan` is a Plan, or its data; `lane` makes one task in that lane, `single` one in the lane that the router picks.
+        `provider` is a name that is configured, or a provider, which is asked for this run alone. `wishes` go before the
+        settings. `actor` is who the record says it was (default: the user of this process).
+        """
         wanted = Wishes() if wishes is None else wishes
         if not isinstance(wanted, Wishes):
             raise UsageError(f"wishes must be made with Wishes(…), not {wanted!r:.80}")
@@ -201,5 +208,5 @@ class Run:
         return await self._hansard.runs.cancel(self.id)
 
     def show(self) -> View:
-        """What the record says of it so far."""
+        """What the record says of it so far, as `hansard runs show --json` prints it. Money is in billionths of a dollar."""
         return self._hansard.runs.show(self.id)
