@@ -1,6 +1,6 @@
 """How runs end: what is said of an ending, and what is closed when a run is stopped in flight. Pure."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from hansard.domain.fact import Fact
 from hansard.domain.value import value
@@ -37,7 +37,7 @@ class Ended:
     """How a run ended, and where the record says so; or that it waits, at which gates."""
 
     run: str
-    state: str
+    state: EndState | Literal["waiting", "interrupted"]
     reason: str
     detail: str = ""
     gates: tuple[str, ...] = ()
@@ -45,7 +45,8 @@ class Ended:
 
 def ended_before(entry: Entry) -> Ended:
     """How a run has ended, by the entry that says so."""
-    return Ended(run=entry.run, state=str(entry.data["state"]), reason=str(entry.data["reason"]))
+    data: Any = entry.data
+    return Ended(run=entry.run, state=data["state"], reason=data["reason"])
 
 
 def with_answer(answer: "Answer") -> Ending:
