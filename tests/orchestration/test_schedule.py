@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,8 @@ def played(made: Plan, limits: dict[str, int], data: st.DataObject) -> Told:
             running.append(each.id)
             for key, most in limits.items():
                 assert sum(key in keys(made.task(id)) for id in running) <= most
+        assert schedule.busy == len(running)
+        assert schedule.ready == sum(schedule.state(task.id) == "ready" for task in made.tasks)
         if not running:
             break
         ends = running.pop(data.draw(st.integers(0, len(running) - 1)))
@@ -66,7 +69,6 @@ def played(made: Plan, limits: dict[str, int], data: st.DataObject) -> Told:
         else:
             told.failed.add(ends)
             skip(schedule.failed(ends))
-    assert schedule.finished
     assert not schedule.unsettled
     return told
 
@@ -111,7 +113,7 @@ def test_skipped_means_that_an_ancestor_failed_and_that_the_task_did_not_ask_to_
 def test_of_the_tasks_that_are_ready_the_first_of_the_plan_starts_first(made: Plan, data: st.DataObject) -> None:
     place = {each.id: at for at, each in enumerate(made.tasks)}
     schedule, running, passed = Schedule(made, limits={"run": 2}, keys=keys), list[str](), set[str]()
-    while not schedule.finished:
+    while schedule.unsettled:
         for each in schedule.start():
             ready = [
                 other.id
@@ -151,3 +153,22 @@ def test_a_task_with_one_failed_and_one_open_input_runs_only_when_both_are_settl
     assert list(schedule.start()) == []
     schedule.passed("b")
     assert [each.id for each in schedule.start()] == ["c"]
+
+
+def test_a_task_that_is_held_takes_no_place_until_it_is_released_and_what_needs_it_is_skipped_where_it_is_not() -> None:
+    rows = [task("a"), task("b", "a"), task("c"), task("d", "c")]
+    made = parse_plan(plan(*rows), roster(), Policy(), commands=True)
+    schedule = Schedule(made, limits={"run": 1}, keys=keys, held={"b", "c"})
+    assert [each.id for each in schedule.start()] == ["a"]
+    schedule.passed("a")
+    assert [list(schedule.holding), schedule.busy, schedule.ready] == [["c", "b"], 0, 0]
+    assert schedule.unsettled == ["b", "c", "d"]
+    schedule.release("b")
+    schedule.release("b")
+    assert [list(schedule.holding), schedule.busy, schedule.ready] == [["c"], 0, 1]
+    assert [each.id for each in schedule.start()] == ["b"]
+    assert schedule.skipped("c") == [Skip("d", "c")]
+    assert not schedule.holding
+    assert schedule.unsettled == ["b"]
+    with pytest.raises(ValueError, match="'c' is skipped already"):
+        schedule.passed("c")

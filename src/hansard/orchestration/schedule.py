@@ -44,7 +44,6 @@ class Schedule:
         self._state: dict[str, State] = {task.id: "waiting" for task in plan.tasks}
         self._ready: dict[Keys, list[int]] = {}
         self._used: dict[str, int] = dict.fromkeys(limits, 0)
-        self._left = len(plan.tasks)
         self._held = set(held)
         self.holding: dict[str, None] = {}
         """The tasks whose inputs have passed and which are held, in that order."""
@@ -58,11 +57,6 @@ class Schedule:
 
     def state(self, id: str) -> State:
         return self._state[id]
-
-    @property
-    def finished(self) -> bool:
-        """Whether every task has passed, failed or was skipped."""
-        return self._left == 0
 
     @property
     def unsettled(self) -> list[str]:
@@ -158,4 +152,3 @@ class Schedule:
                 self._used[key] -= 1
         self.holding.pop(id, None)
         self._state[id] = state
-        self._left -= 1
