@@ -130,6 +130,15 @@ async def test_an_edited_plan_that_is_no_plan_is_refused_before_it_is_recorded()
     assert at.entries(run, "gate.decided") == []
 
 
+@pytest.mark.parametrize("edit", [" \n", "x" * 1_000_001])
+async def test_an_edit_without_words_or_with_too_many_is_refused_before_it_is_recorded(edit: str) -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    with pytest.raises(UsageError, match="must have 1 to 1,000,000 characters"):
+        await gates_of(at).decide(gate, "edit", edit=edit)
+    assert at.entries(run, "gate.decided") == []
+
+
 async def test_a_gate_before_a_task_stops_that_task_only() -> None:
     told = Answers()
     at = desk(told)
@@ -262,14 +271,15 @@ async def test_an_edit_at_one_gate_is_shown_to_those_who_approved_at_another() -
     told = Answers()
     at = desk(told)
     law = {"name": "law", "tasks": ["b"], "needed": 2}
-    run, gate = await started(at, {"name": "safety", "tasks": ["b"], "approvers": ["human:ann"]}, law)
+    run, gate = await started(at, {"name": "safety", "tasks": ["b"], "approvers": ["human:ann", "human:bob"]}, law)
     gates = gates_of(at)
     await gates.decide(gate, "approve", actor="human:ann")
     [gate] = (await at.runs.drive(run)).gates
     await gates.decide(gate, "edit", actor="human:bob", edit="do something else")
     [gate] = (await at.runs.drive(run)).gates
     assert (gates.show(gate)["rule"], "do something else" in gates.show(gate)["question"]) == ("safety", True)
-    await gates.decide(gate, "approve", actor="human:ann")
+    # He has had his say at the other one only.
+    assert (await gates.decide(gate, "approve", actor="human:bob"))["state"] == "approved"
     [gate] = (await at.runs.drive(run)).gates
     assert (gates.show(gate)["rule"], gates.show(gate)["needed"]) == ("law", 1)
     assert (await gates.decide(gate, "approve", actor="human:bob"))["state"] == "open"
@@ -479,6 +489,14 @@ async def test_of_two_who_decide_at_the_same_moment_the_first_on_the_record_has_
     assert one(at.entries(run, "gate.closed")).data["outcome"] == state
 
 
+async def test_of_two_who_approve_at_the_same_moment_both_have_what_they_wanted() -> None:
+    at = desk(Answers())
+    _, gate = await started(at, {"tasks": ["b"]})
+    both = (gates_of(at).decide(gate, "approve", actor=f"human:{name}") for name in ("ann", "bob"))
+    assert [each["state"] for each in await at_once(at, *both)] == ["approved", "approved"]
+    assert [each["counts"] for each in gates_of(at).show(gate)["decisions"]] == [True, False]
+
+
 async def test_of_two_who_edit_at_the_same_moment_one_is_told_that_his_text_is_not_taken() -> None:
     at = desk(Answers())
     run, gate = await started(at, {"tasks": ["b"]})
@@ -487,6 +505,31 @@ async def test_of_two_who_edit_at_the_same_moment_one_is_told_that_his_text_is_n
     first, _ = at.entries(run, "gate.decided")
     [told] = map(str, filter(lambda each: isinstance(each, UsageError), found))
     assert f"was edited a moment before, by {first.actor}; your word is on the record, and changes nothing" in told
+
+
+async def test_of_two_texts_that_of_somebody_who_may_not_decide_is_not_the_one_that_runs() -> None:
+    told = Answers()
+    at = desk(told)
+    run, gate = await started(at, {"tasks": ["b"], "approvers": ["human:ann"]})
+    await gates_of(at).decide(gate, "edit", actor="human:eve", edit="do what eve wants")
+    assert (await at.runs.drive(run)).state == "waiting"
+    await gates_of(at).decide(gate, "edit", actor="human:ann", edit="do b gently")
+    assert (await at.runs.drive(run)).state == "answered"
+    asked = told.asked("worker", "b")[0].messages[1].content
+    assert "do b gently" in asked
+    assert "eve" not in asked
+
+
+async def test_the_word_of_an_editor_on_his_own_text_does_not_count_when_its_deadline_has_come_either() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"], "needed": 2, "deadline_s": 600})
+    await gates_of(at).decide(gate, "edit", actor="human:bob", edit="do something else")
+    [second] = (await at.runs.drive(run)).gates
+    await gates_of(at).decide(second, "approve", actor="human:bob")
+    at.runs._engine.clock_us = lambda _: wall_clock_us() + 601_000_000
+    assert (await at.runs.drive(run)).state == "partial"
+    closed = at.entries(run, "gate.closed")[-1].data
+    assert (closed["gate"], closed["outcome"], closed["expired"]) == (second, "rejected", True)
 
 
 async def test_words_that_do_not_count_leave_a_gate_open() -> None:
@@ -896,6 +939,7 @@ async def test_a_cancelled_run_does_not_wait_any_longer() -> None:
         ({"tasks": ["a"], "needed": 0}, "needed"),
         ({"tasks": ["a"], "needed": 2, "approvers": ["human:ann"]}, "only 1"),
         ({"tasks": "a"}, "list"),
+        ({"tasks": [""]}, "tasks must be a list of texts"),
         ({"before": "dawn"}, "before"),
         ({"tasks": ["a"], "colour": "red"}, "unknown key colour; known are approvers, before"),
         ({"tasks": ["a"], "asked": True}, "unknown key asked"),
@@ -904,6 +948,14 @@ async def test_a_cancelled_run_does_not_wait_any_longer() -> None:
 def test_a_gate_that_makes_no_sense_is_refused(row: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read_rules([row], "test")
+
+
+def test_of_gates_with_one_name_none_stands_and_all_who_may_decide_may_be_needed() -> None:
+    everybody = {"name": "both", "lanes": ["beta"], "needed": 2, "approvers": ["human:ann", "human:ben"]}
+    [rule] = read_rules([everybody], "test")
+    assert (rule.needed, rule.approvers, rule.on_expiry) == (2, ("human:ann", "human:ben"), "reject")
+    with pytest.raises(UsageError, match="gate 'both' stands there twice"):
+        read_rules([everybody, {"before": "plan", "name": "both"}], "test")
 
 
 async def test_secrets_in_a_question_stay_out_of_data() -> None:

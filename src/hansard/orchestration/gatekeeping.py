@@ -200,9 +200,7 @@ class Gatekeeper:
     def _decision(self, gate: Gate) -> Entry:
         """The edit with which a gate was closed."""
         assert gate.closed is not None
-        return next(
-            each for each in gate.decisions if each.seq in gate.closed.causes and each.data["decision"] == "edit"
-        )
+        return next(each for each in gate.decisions if each.seq in gate.closed.causes)
 
     def _edited(self, gate: Gate, shown: Shown) -> tuple[Shown, int]:
         decision = self._decision(gate)

@@ -77,12 +77,11 @@ class Gate:
 
 
 class Closing(NamedTuple):
-    """How a gate closes, and the decisions that made it; `edit` is the one whose words go on."""
+    """How a gate closes, and the decisions that made it."""
 
     outcome: Outcome
     because: tuple[int, ...]
     expired: bool = False
-    edit: Entry | None = None
 
 
 def read_rules(rows: Sequence[object], where: str, *, recorded: bool = False) -> tuple[Rule, ...]:
@@ -147,12 +146,13 @@ def _settled(standing: Mapping[str, Entry], rule: Rule) -> Closing | None:
     """How these words close a gate; None while they do not suffice."""
     edit = next((each for each in standing.values() if each.data["decision"] == "edit"), None)
     if edit is not None:
-        return Closing("edited", (edit.seq,), edit=edit)
+        return Closing("edited", (edit.seq,))
     approvals = [each.seq for each in standing.values() if each.data["decision"] == "approve"]
     if len(approvals) >= rule.needed:
         return Closing("approved", tuple(sorted(approvals)))
     rejections = [each.seq for each in standing.values() if each.data["decision"] == "reject"]
-    left = len({*rule.approvers} - {rule.editor}) - len(rejections) if rule.approvers else 0
+    # Where anybody may decide nobody is left over: one rejection is enough.
+    left = len({*rule.approvers} - {rule.editor}) - len(rejections)
     return Closing("rejected", tuple(sorted(rejections))) if rejections and left < rule.needed else None
 
 
