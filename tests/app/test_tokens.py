@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,57 @@ def test_rotation_of_the_default_token_renews_its_file(tmp_path: Path) -> None:
     assert tokens.known(old) is None
 
 
+def test_the_file_of_the_default_token_holds_no_other(tmp_path: Path) -> None:
+    now = [1_000.0]
+    tokens = Tokens(tmp_path, clock=lambda: now[0])
+    file = tokens.ensure()
+    assert file is not None
+    first = file.read_text()
+    tokens.add("op", ("operator",), seconds=60)
+    tokens.rotate("op")
+    assert (tokens.ensure(), file.read_text()) == (file, first)
+    made = {"created": "1970-01-01T00:16:40.000Z"}
+    assert tokens.listed() == [
+        {"name": "default", "roles": ["reader", "operator", "approver"], **made, "until": None},
+        {"name": "op", "roles": ["operator"], **made, "until": "1970-01-01T00:17:40.000Z"},
+    ]
+
+
+def test_a_token_that_has_ended_is_neither_renewed_nor_announced(tmp_path: Path) -> None:
+    now = [1_000.0]
+    tokens = Tokens(tmp_path, clock=lambda: now[0])
+    tokens.ensure()
+    tokens.add("other", ("reader",))
+    tokens.add("brief", ("reader",), seconds=60)
+    tokens.rotate("default", keep_s=0)
+    (tmp_path / "token").write_text(tokens.rotate("brief"))
+    now[0] = 1_060.0
+    assert tokens.ensure() is None
+    with pytest.raises(UsageError, match="there is no token 'brief'"):
+        tokens.rotate("brief")
+
+
+def test_many_who_add_at_once_lose_none(tmp_path: Path) -> None:
+    names = sorted(f"t{number}" for number in range(24))
+    with ThreadPoolExecutor(12) as pool:
+        secrets = list(pool.map(lambda name: Tokens(tmp_path).add(name, ("reader",)), names))
+    assert sorted(each["name"] for each in Tokens(tmp_path).listed()) == names
+    assert all(Tokens(tmp_path).known(secret) for secret in secrets)
+
+
+def test_a_daemon_looks_at_the_file_as_often_as_it_is_told(tmp_path: Path) -> None:
+    running = Tokens(tmp_path, look_s=3_600)
+    assert running.known("x") is None
+    assert running.known(Tokens(tmp_path).add("new", ("reader",))) is None
+
+
+def test_a_folder_in_which_no_token_can_be_kept_is_told(tmp_path: Path) -> None:
+    (tmp_path / "serve").mkdir(mode=0o700)
+    (tmp_path / "serve" / "lock").mkdir()
+    with pytest.raises(StoreError, match=r"cannot keep tokens in .*: Is a directory"):
+        Tokens.of(tmp_path).ensure()
+
+
 @pytest.mark.parametrize("hindered", ["tokens.json", "token"])
 def test_a_rotation_that_breaks_off_leaves_a_good_token_in_the_file(tmp_path: Path, hindered: str) -> None:
     tokens = Tokens(tmp_path)
@@ -100,7 +152,15 @@ def test_an_old_secret_is_kept_no_longer_by_another_rotation(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "roles"), [("Big", ("reader",)), ("", ("reader",)), ("x", ()), ("x", ("king",)), ("a b", ("reader",))]
+    ("name", "roles"),
+    [
+        ("Big", ("reader",)),
+        ("", ("reader",)),
+        ("x", ()),
+        ("x", ("king",)),
+        ("x", ("reader", "king")),
+        ("a b", ("reader",)),
+    ],
 )
 def test_odd_names_and_roles_are_refused(tmp_path: Path, name: str, roles: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):

@@ -48,7 +48,7 @@ class Token:
 
     def may(self, role: Role) -> bool:
         """Whoever may do something may also look."""
-        return role in self.roles or (role == "reader" and bool(self.roles))
+        return role in self.roles or role == "reader"
 
 
 class Tokens:
@@ -162,7 +162,6 @@ class Tokens:
                 yield tokens
                 if tokens != before:
                     self._write(tokens, before)
-                    self._look()
         except OSError as error:
             raise StoreError(f"cannot keep tokens in {self.folder}: {error.strerror}") from error
 
