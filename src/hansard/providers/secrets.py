@@ -49,8 +49,6 @@ class Secrets:
                 f"the secret {name} has {len(value)} characters: too few to be told from ordinary text; "
                 f"use one with {SHORTEST} or more"
             )
-        if value in self._forms:
-            return
         forms = sorted(set(_forms(value)), key=len)
         for form in forms:
             self._forms.setdefault(form, name)
