@@ -52,6 +52,14 @@ async def test_250_calls_of_one_second_at_25_at_once_take_less_than_15_seconds()
     assert await taking_turns(250, 25, 1.0) < 15
 
 
+async def test_a_limit_is_what_it_was_when_everybody_has_left() -> None:
+    slow = Slow(0.01)
+    limited = Limited(slow, max_concurrent=2)
+    for _ in range(3):
+        await asyncio.gather(*(limited.complete(asking("x")) for _ in range(5)))
+    assert slow.peak == 2
+
+
 async def test_who_is_cancelled_while_waiting_is_never_asked_and_holds_no_place() -> None:
     slow = Slow(0.05)
     limited = Limited(slow, max_concurrent=1)
@@ -141,7 +149,8 @@ class Time:
         self.now_s += seconds
 
 
-async def test_calls_are_spread_over_the_minute() -> None:
+@pytest.mark.parametrize(("burst", "expected"), [(None, [0, 2, 4, 6]), (2, [0, 0, 2, 4])])
+async def test_calls_are_spread_over_the_minute_behind_the_burst(burst: int | None, expected: list[float]) -> None:
     clock = Time()
     starts: list[float] = []
 
@@ -149,10 +158,10 @@ async def test_calls_are_spread_over_the_minute() -> None:
         starts.append(round(clock(), 6))
         return says("x")
 
-    limited = Limited(Doing(do), per_minute=30, clock=clock, sleep=clock.sleep)
+    limited = Limited(Doing(do), per_minute=30, burst=burst, clock=clock, sleep=clock.sleep)
     for _ in range(4):
         await limited.complete(asking())
-    assert starts == [0, 2, 4, 6]
+    assert starts == expected
 
 
 @pytest.mark.parametrize(

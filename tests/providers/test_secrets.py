@@ -120,6 +120,7 @@ def test_a_scrubbed_text_holds_no_secret(key: str, before: str, after: str) -> N
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert SECRETS.scrub(text) == text
     assert SECRETS.scrub(text.encode()) == text.encode()
+    assert SECRETS.found_in(text) == SECRETS.found_in(text.encode()) == []
 
 
 def test_a_secret_that_is_no_utf8_is_known_and_found() -> None:

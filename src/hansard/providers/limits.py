@@ -47,11 +47,9 @@ class Turnstile:
         try:
             await mine
         except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():
+            if not mine.cancelled():
                 # The place was given to us in the moment in which we were cancelled.
                 self._leave()
-            else:
-                mine.cancel()
             raise
 
     def _leave(self) -> None:
