@@ -7,7 +7,8 @@ import pytest
 
 from hansard.domain.exchange import Completion, Exchange, Tool, ToolCall, Usage
 from hansard.errors import UsageError
-from hansard.providers.ask import ask
+from hansard.providers.checks import checked
+from hansard.providers.correcting import corrected, wants_correction
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording, call_of, opened
 from hansard.providers.replayed import Replayed
 from providers.pretend import asking, says
@@ -84,18 +85,12 @@ async def test_every_later_miss_names_the_first() -> None:
 
 
 async def test_corrections_are_replayed_turn_by_turn() -> None:
-    asked = asking("Judge.", schema=VERDICT, schema_name="verdict", metadata={"role": "validator", "turn": 1})
-    seen: list[Exchange] = []
-
-    class Live(Replayed):
-        async def complete(self, exchange: Exchange) -> Completion:
-            seen.append(exchange)
-            return says("nope" if len(seen) == 1 else '{"ok": true}')
-
-    assert (await ask(Live(Recording()), asked)).value == {"ok": True}
-    again = Replayed(recording((seen[0], "nope"), (seen[1], '{"ok": true}')))
-    answer = await ask(again, asked)
-    assert (answer.value, len(answer.attempts)) == ({"ok": True}, 2)
+    first = asking("Judge.", schema=VERDICT, schema_name="verdict", metadata={"role": "validator", "turn": 1})
+    second = corrected(first, checked(first, says("nope")))
+    again = Replayed(recording((first, "nope"), (second, '{"ok": true}')))
+    heard = [await again.complete(each) for each in (first, corrected(first, await again.complete(first)))]
+    assert [wants_correction(each) for each in heard] == [True, False]
+    assert heard[1].structured == {"ok": True}
 
 
 async def test_a_recorded_answer_is_held_to_the_shape_that_is_asked_for_now() -> None:

@@ -47,9 +47,9 @@ from hansard.domain.exchange import Completion, Exchange, Failure, Limits, Messa
 from hansard.domain.fact import Body
 from hansard.domain.value import replace, value
 from hansard.errors import Broken, StoreError
-from hansard.providers.ask import corrected
 from hansard.providers.base import Provider, failed, failure, refusal_of
 from hansard.providers.checks import requested_model
+from hansard.providers.correcting import corrected
 from hansard.providers.parse import read
 from hansard.providers.retry import Retries
 from hansard.providers.scrubbed import without_secrets

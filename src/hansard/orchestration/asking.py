@@ -28,8 +28,8 @@ from hansard.orchestration.purse import Breach, Purse, Reserved
 from hansard.orchestration.roles import Question
 from hansard.orchestration.seams import Reviser, Source, Verifier
 from hansard.providers import checks, parse
-from hansard.providers.ask import corrected, wants_correction
 from hansard.providers.base import Provider, failure
+from hansard.providers.correcting import corrected, wants_correction
 from hansard.providers.prices import Price
 from hansard.providers.prompt import prompt_of
 from hansard.providers.recording import Call, call_of

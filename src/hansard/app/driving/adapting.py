@@ -38,9 +38,9 @@ from hansard.domain.value import value
 from hansard.domain.work import Role, RoleAnswered, RoleAsked
 from hansard.errors import UsageError, first_of
 from hansard.orchestration.execute import answered
-from hansard.providers.ask import corrected, wants_correction
 from hansard.providers.base import Provider
 from hansard.providers.checks import checked, spoiled
+from hansard.providers.correcting import corrected, wants_correction
 from hansard.providers.prompt import prompt_of
 from hansard.providers.scrubbed import scrubbed
 from hansard.record.reading import read_body, read_entries
