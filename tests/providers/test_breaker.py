@@ -59,8 +59,18 @@ async def test_a_refusal_says_that_nobody_was_asked_and_when_somebody_will_be() 
         "not asked: 3 calls in a row failed with auth_failure; the next try is in 40 s"
     )
     assert completion.failure.retry_after_s == 40
+    assert completion.failure.details["circuit"] == "open"
     assert not completion.failure.retryable
     assert (completion.provider, completion.requested_model, completion.usage.total) == ("doing", "m-9", 0)
+
+
+async def test_a_breaker_may_open_at_once_and_probe_at_once() -> None:
+    clock, moody = Clock(), Moody("auth_failure")
+    once = Breaker(moody, after=1, cool_down_s=0.5, clock=clock)
+    assert await kinds(once, 3) == ["auth_failure"] * 3
+    assert len(moody.asked) == 1
+    await kinds(Breaker(moody, after=1, cool_down_s=0, clock=clock), 3)
+    assert len(moody.asked) == 4
 
 
 @pytest.mark.parametrize("kind", sorted(set(get_args(ErrorKind)) - {"auth_failure", "quota_exhausted"}))

@@ -21,6 +21,7 @@ def pause(kind: ErrorKind = "network", made: int = 1, **more: float | None) -> f
 def test_only_what_may_pass_by_itself_is_tried_again() -> None:
     again = {kind for kind in get_args(ErrorKind) if may_retry(failure(kind, "x"))}
     assert again == {"timeout", "network", "rate_limit", "malformed_response"}
+    assert {kind for kind in get_args(ErrorKind) if pause(kind) is not None} == again
 
 
 def test_a_tool_may_say_that_another_try_helps_and_nobody_else_may() -> None:

@@ -53,4 +53,4 @@ def may_retry(failure: Failure) -> bool:
 
 def _asked_for(failure: Failure) -> float:
     wish = failure.retry_after_s
-    return wish if wish is not None and isfinite(wish) and wish > 0 else 0.0
+    return wish if wish is not None and isfinite(wish) else 0.0
