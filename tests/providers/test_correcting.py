@@ -70,6 +70,15 @@ def test_an_empty_answer_is_quoted_as_nothing() -> None:
     assert corrected(QUESTION, heard("")).messages[1].content == NOTHING_SAID
 
 
+def test_of_an_answer_whose_fault_has_no_place_the_whole_is_quoted() -> None:
+    fault = failure("malformed_response", "two objects where one was asked for", raw_attempt="{} {}")
+    second = corrected(asking("Is it good?", schema=VERDICT, schema_name="verdict"), says("", failure=fault))
+    quoted, correction = second.messages[-2:]
+    assert quoted.content == "{} {}"
+    assert "Where: (the whole answer)\nWhat is wrong: two objects where one was asked for\n" in correction.content
+    assert second.metadata["turn"] == 2
+
+
 def test_corrections_can_be_stacked_by_who_wants_them_stacked() -> None:
     once = corrected(QUESTION, says("one", failure=failure("malformed_response", "wrong")))
     twice = corrected(once, says("two", failure=failure("malformed_response", "wrong")))

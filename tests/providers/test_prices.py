@@ -70,6 +70,14 @@ def test_a_price_of_the_users_own_comes_first_and_the_longest_name_wins() -> Non
     assert prices.cost("mine-large", Usage(input_tokens=1)) == Cost(usd_nano=1, basis="price_table")
 
 
+def test_a_user_says_what_cached_input_costs_where_it_differs() -> None:
+    prices = Prices.read(
+        {"dear": {"input": 1_000_000, "output": "2", "cached": 0.25}, "same": {"input": 1, "output": 2}}
+    )
+    assert prices.find("dear") == Price(input=1_000_000 * USD, output=2 * USD, cached=USD // 4)
+    assert prices.find("same") == Price(input=USD, output=2 * USD)
+
+
 def test_a_free_model_is_known_and_costs_nothing() -> None:
     prices = Prices.read({"local": {"input": 0, "output": 0}})
     assert prices.cost("local", MILLION) == Cost(usd_nano=0, basis="price_table")
@@ -86,6 +94,10 @@ def test_a_free_model_is_known_and_costs_nothing() -> None:
         ({"m": {"input": True, "output": 1}}, "dollars per million"),
         ({"m": {"input": float("nan"), "output": 1}}, "dollars per million"),
         ({"m": {"input": float("inf"), "output": 1}}, "dollars per million"),
+        ({"m": {"input": "1e999995", "output": 1}}, "0 to 1,000,000"),
+        ({"m": {"input": 1_000_000.5, "output": 1}}, "0 to 1,000,000"),
+        ({"m": {"input": "0.0000000001", "output": 1}}, "dollars per million"),
+        ({"m": {"input": 1, "output": 1, "cached": -1}}, "dollars per million"),
     ],
 )
 def test_a_price_that_makes_no_sense_is_refused_and_named(table: dict[str, object], word: str) -> None:

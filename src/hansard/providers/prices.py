@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from hansard.domain.budget import NANO_PER_USD
+from hansard.domain.budget import MOST_SPENT, NANO_PER_USD
 from hansard.domain.exchange import Completion, Cost, Usage
 from hansard.domain.value import replace, value
 from hansard.errors import UsageError
 
 AS_OF = "2026-11-15"
 MILLION = 1_000_000
+MOST_USD = MOST_SPENT // NANO_PER_USD
+"""A price beyond this would be more than any sum of the record, for a million tokens."""
 
 
 @value
@@ -48,10 +50,10 @@ class Price:
 
 
 def _usd(text: Any) -> int:
-    amount = Decimal(str(text)) * NANO_PER_USD
-    if isinstance(text, bool) or not amount.is_finite() or amount < 0 or amount != int(amount):
+    dollars = Decimal(str(text))
+    if not 0 <= dollars <= MOST_USD or (nano := dollars * NANO_PER_USD) != int(nano):
         raise InvalidOperation
-    return int(amount)
+    return int(nano)
 
 
 def _price(line: str) -> tuple[str, Price]:
@@ -145,5 +147,5 @@ def _read_price(name: str, table: Any, where: str) -> Price:
         return Price(input=_usd(table["input"]), output=_usd(table["output"]), cached=cached)
     except KeyError as error:
         raise UsageError(f"{place}: {error.args[0]} is missing; write it in dollars per million tokens") from error
-    except (InvalidOperation, ValueError, OverflowError) as error:
-        raise UsageError(f"{place}: prices are dollars per million tokens, such as 0.15, and not negative") from error
+    except InvalidOperation as error:
+        raise UsageError(f"{place}: prices are dollars per million tokens, such as 0.15: 0 to {MOST_USD:,}") from error
