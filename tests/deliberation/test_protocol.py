@@ -57,6 +57,7 @@ def test_a_session_without_a_panel_terminates_with_its_problem_statement_alone(r
     step = machine.send(Unselected(reading=Reading(), reason=reason))
     assert isinstance(step.move, Stopped)
     assert step.move.reason == reason
+    assert step.move.cap == ("selector_budget" if reason == "budget_exceeded" else None)
     assert len(machine.state.transcript) == 1
 
 
@@ -115,7 +116,9 @@ def test_the_first_routable_request_is_answered_in_line_and_the_originator_is_no
     ]
     asked, branch = session.asks[1], session.machine.state.transcript[2]
     assert asked.request == {"target": "cyd", "type": "question", "content": "cyd?"}
-    assert asked.parent == 1
+    assert (asked.parent, asked.branch_depth) == (1, 1)
+    # What nobody can answer was noted before anybody else was asked.
+    assert len(session.steps[2].appended[0].schema_failure) == 1
     assert (branch.round, branch.turn_index, branch.branch_depth, branch.parent) == (1, 2, 1, 1)
 
 
@@ -269,6 +272,31 @@ def test_a_branch_that_breaches_a_cap_is_still_a_message() -> None:
     assert session.spoken[-1] == ("branch_turn", "ben")
 
 
+@requirement("R-4.7-3")
+@pytest.mark.parametrize("answers", [[turn("nobody", "ben", tokens=21)], [turn("ben", "cyd"), turn(tokens=20)]])
+def test_behind_a_message_that_breaches_a_cap_no_request_is_decided(answers: list[Answered]) -> None:
+    session = play(rules(max_total_tokens=20), answers)
+    assert (session.reason, len(session.asks)) == ("budget_exceeded", len(answers))
+    assert not session.machine.state.queue
+    assert not any(draft.schema_failure for draft in session.machine.state.transcript)
+
+
+@requirement("R-4.7-3", "R-4.10-8")
+def test_a_verdict_that_breaches_a_cap_asks_nobody_outside() -> None:
+    said = [turn(), turn(), turn(), verdict("request_user_input", tokens=11)]
+    assert play(rules(max_total_tokens=40), said).reason == "budget_exceeded"
+
+
+@requirement("R-4.7-3")
+def test_whoever_cancels_while_a_panel_is_sought_opens_no_round() -> None:
+    gone = Reading(cancelled=True)
+    for event in (Selected(reading=gone, panel=PANEL), Unselected(reading=gone, reason="schema_error")):
+        machine = Machine(rules())
+        machine.begin(Reading())
+        assert machine.send(event).move == Stopped(reason="user_cancel")
+        assert machine.state.round == 0
+
+
 @requirement("R-4.7-3", "R-6.7-3")
 def test_failed_calls_count_against_the_caps_and_a_cap_ends_the_retries() -> None:
     session = play(rules(max_total_tokens=1500, retries=9), lambda _: fails("network", tokens=1000))
@@ -327,6 +355,20 @@ def test_failure_of_a_panel_agent_terminates_with_the_matched_reason(kind: Error
     assert session.outcome.failed.kind == kind
 
 
+@requirement("R-4.9-5", "R-4.1-7")
+@pytest.mark.parametrize(
+    "answers",
+    [[turn("ben"), fails()], [turn("ben", "cyd"), turn(), turn(), turn(), verdict(), fails()]],
+    ids=["fork", "drain"],
+)
+def test_whoever_fails_in_a_branch_ends_the_session_as_in_a_turn_of_his_own(answers: list[Answered | Failed]) -> None:
+    session = play(rules(), answers)
+    assert (session.reason, len(session.asks)) == ("provider_unrecoverable", len(answers))
+    assert isinstance(session.outcome, Stopped)
+    assert session.outcome.agent == session.asks[-1].agent
+    assert ("panel_contraction", "runtime") not in session.spoken
+
+
 @requirement("R-9.7-1", "R-4.9-6", "R-4.9-1", "R-4.9-2")
 @pytest.mark.parametrize("kind", KINDS)
 def test_failure_under_continue_without_takes_the_slot_and_the_seat(kind: ErrorKind) -> None:
@@ -361,6 +403,8 @@ def test_a_panel_that_has_lost_everybody_terminates_after_saying_so() -> None:
     session = play(rules(on_agent_failure="continue_without"), lambda _: fails("malformed_response"))
     assert session.reason == "provider_unrecoverable"
     assert session.spoken == [("panel_contraction", "runtime")] * 3
+    assert isinstance(session.outcome, Stopped)
+    assert session.outcome.agent == "cyd"
 
 
 @requirement("R-4.8-2", "R-4.8-3")
@@ -378,6 +422,18 @@ def test_a_cancelled_session_terminates_at_the_next_transition(when: int) -> Non
     session = play(rules(), answers)
     assert session.reason == "user_cancel"
     assert len(session.asks) == when + 1
+
+
+@requirement("R-4.8-4")
+def test_what_is_saved_at_the_opening_of_a_round_is_its_first_message_and_what_ends_well_is_saved_from_nothing() -> (
+    None
+):
+    session = play(rules(synthesize_on_terminate=True), [turn(), turn(), turn(), verdict(), fails()])
+    saved = session.machine.state.transcript[-1]
+    assert (saved.type, saved.round, saved.turn_index) == ("synthesis", 2, 1)
+    well = play(rules(synthesize_on_terminate=True)).outcome
+    assert isinstance(well, Synthesized)
+    assert well.instead_of is None
 
 
 @requirement("R-4.8-4")
