@@ -10,6 +10,7 @@ import pytest
 import hansard.deliberation.protocol as protocol
 from deliberating import (
     PANEL,
+    configured,
     fails,
     play,
     rules,
@@ -33,12 +34,21 @@ from hansard.deliberation.protocol.moves import (
     Synthesized,
     Unselected,
 )
+from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.protocol.session import UNROUTABLE
 from hansard.domain.exchange import RETRYABLE, ErrorKind
 from hansard.errors import Broken
 
 requirement = pytest.mark.requirement
 KINDS: tuple[ErrorKind, ...] = ErrorKind.__args__  # type: ignore[attr-defined]
+
+
+def test_a_configuration_asks_for_its_rules() -> None:
+    caps = {"max_rounds": 3, "max_total_tokens": 70, "max_total_cost_usd_nano": 2_000, "agent_tokens": {"ada": 25}}
+    queue = {"max_branch_depth": 2, "max_queue": 3, "drains_per_round": 2}
+    ends = {"on_agent_failure": "continue_without", "retries": 1, "synthesize_on_terminate": True}
+    asked = rules(**caps, **queue, **ends, agent_retries=dict.fromkeys((*PANEL, "chair"), 1))
+    assert Rules.of(configured(asked)) == asked
 
 
 @requirement("R-4.1-3", "R-4.1-4", "R-3-3")
