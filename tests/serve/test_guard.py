@@ -111,7 +111,11 @@ def test_who_has_gone_while_he_waited_for_a_run_leaves_his_place(tmp_path: Path)
 
 
 def test_odd_tokens_are_wrong_tokens(daemon: Served) -> None:
-    for given in ("Basic aGk6aGk=", "Bearer", "Bearer  ", "bearer x y", "Bearer \xff\xfe"):
+    good, twice = f"Bearer {daemon.token}", "\r\nAuthorization: Bearer x"
+    for given in (
+        *("Basic aGk6aGk=", "Bearer", "Bearer  ", "bearer x y", "Bearer \xff\xfe"),
+        *(f"Basic {daemon.token}", daemon.token, good + twice, f"{good}{twice[:-1]}{daemon.token}"),
+    ):
         time.sleep(0.15)
         head = f"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {given}\r\nConnection: close\r\n\r\n"
         assert daemon.raw(head.encode("latin-1")).startswith(b"HTTP/1.1 401 ")
@@ -252,11 +256,13 @@ def test_a_page_of_another_site_may_not_call(daemon: Served) -> None:
         {"Origin": "null"},
         {"Origin": f"https://127.0.0.1:{daemon.port}"},
         {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
     ):
         said = daemon.post("/v1/runs", {"request": "x"}, headers=headers)
         assert said.status_code == 403
         assert "access-control-allow-origin" not in said.headers
     assert daemon.get("/v1/status", headers={"Origin": daemon.address}).status_code == 200
+    assert daemon.get("/v1/status", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/runs", "/v1/plans"])
@@ -474,6 +480,10 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "--patience",
         2,
         "--public-log",
+        "--allow-host",
+        "ledger.example",
+        "--allow-origin",
+        "https://ui.example",
     ) as served:
         yield served
 
@@ -539,6 +549,19 @@ def health_at(port: int) -> bytes:
 def test_a_daemon_asks_for_the_files_that_its_callers_need(tmp_path: Path) -> None:
     with within_files(tmp_path, 128, 1_024) as (process, _):
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (1_024, 1_024)
+
+
+def test_a_name_and_a_page_that_were_allowed_are_let_in_and_no_others(narrow: Served) -> None:
+    anybody = narrow.client(None)
+    for headers, status in (
+        ({"Host": "Ledger.example"}, 200),
+        ({"Host": "ledger.example", "Origin": "http://ledger.example"}, 200),
+        ({"Host": "ledger.example", "Origin": "https://ledger.example"}, 403),
+        ({"Host": "other.example"}, 421),
+        ({"Origin": "https://UI.example", "Sec-Fetch-Site": "cross-site"}, 200),
+        ({"Origin": "https://ui.example.evil.example"}, 403),
+    ):
+        assert anybody.get("/health", headers=headers).status_code == status, headers
 
 
 def test_an_auditor_needs_no_token_where_the_log_is_public(narrow: Served) -> None:
