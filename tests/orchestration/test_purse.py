@@ -191,6 +191,13 @@ def test_a_share_without_limits_sets_one_call_aside_and_money_counts_only_where_
     with pytest.raises(Breach) as money:
         purse.carve(question(), Budget(), metered=True)
     assert money.value.unit == "cost_usd_nano"
+    share = Budget(max_calls=3, max_tokens=7)
+    assert purse.carve(question(), share, metered=False).share == share
+
+
+def test_the_last_call_that_is_left_is_given_to_who_wants_more() -> None:
+    purse = Purse(Budget(max_calls=2), Spend(calls=1))
+    assert purse.carve(question(), Budget(max_calls=5), metered=True).share == Budget(max_calls=1)
 
 
 def test_a_session_that_goes_on_gets_nothing_where_all_is_spent_and_waits_for_calls_under_way() -> None:
