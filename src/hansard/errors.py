@@ -79,6 +79,10 @@ class Unavailable(StoreError):
     """A disk or database refuses for now: it is full, restarts, or is held by somebody. The same may work later."""
 
 
+class NotWritten(Unavailable):
+    """A session with a database ended before its commit, and nothing was written: the same can be tried again at once."""
+
+
 class OutcomeUnknown(Unavailable):
     """A commit failed halfway: the entries may or may not be there. Read the head before deciding anything."""
 

@@ -11,12 +11,13 @@ from itertools import count
 import psycopg
 import pytest
 
-from hansard.errors import OutcomeUnknown, StoreError, Unavailable
+from hansard.errors import NotWritten, OutcomeUnknown, StoreError, Unavailable
 from hansard.record import recorder
 from hansard.store.base import Placed
 from hansard.store.conformance.sample import draft, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import store as postgres_store
+from hansard.store.postgres import turn as turns
 from ledgers import request
 from postgres import Server, shared
 
@@ -47,7 +48,8 @@ class Driver(threading.Thread):
             self.failure = failure
 
 
-def test_a_killed_server_loses_nothing_that_was_acknowledged(mortal: Server) -> None:
+def test_a_killed_server_loses_nothing_that_was_acknowledged(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "BACK_S", 0.5)
     url = mortal.url(mortal.database())
     handles = [PostgresStore.create(url, genesis()), PostgresStore.open(url)]
     told: list[Placed] = []
@@ -99,7 +101,44 @@ def test_a_restart_between_two_calls_is_not_noticed(mortal: Server) -> None:
         assert len(walk(store)) == 5
 
 
-def test_of_several_servers_the_one_that_may_be_written_to_is_asked(mortal: Server) -> None:
+@pytest.mark.parametrize("end", [Server.stop, Server.kill])
+def test_whoever_writes_while_the_server_is_started_anew_waits_for_it(
+    mortal: Server, end: Callable[[Server], None]
+) -> None:
+    url = mortal.url(mortal.database())
+    with closing(PostgresStore.create(url, genesis())) as store:
+        put(store, draft())
+        end(mortal)
+        late = threading.Timer(0.5, mortal.start)
+        late.start()
+        assert put(store, draft())[0].seq == 2
+        late.join()
+        assert len(walk(store)) == 3
+
+
+def test_a_server_that_stays_away_is_waited_for_once(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = mortal.url(mortal.database())
+    with closing(PostgresStore.create(url, genesis())) as store:
+        put(store, draft())
+        mortal.stop()
+        try:
+            monkeypatch.setattr(turns, "BACK_S", 0.5)
+            with pytest.raises(Unavailable, match="cannot reach"):
+                put(store, draft())
+            # Nobody waits in a row for what is not there.
+            monkeypatch.setattr(time, "sleep", pytest.fail)
+            with pytest.raises(Unavailable, match="cannot reach"):
+                put(store, draft())
+        finally:
+            monkeypatch.undo()
+            mortal.start()
+        assert put(store, draft())[0].seq == 2
+
+
+def test_of_several_servers_the_one_that_may_be_written_to_is_asked(
+    mortal: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "BACK_S", 0.5)
     database = mortal.database()
     PostgresStore.create(mortal.url(database), genesis()).close()
     with Server(mortal) as standby:
@@ -177,6 +216,7 @@ class Line:
         self._target = str(server.folder / ".s.PGSQL.5432")
         self._door = socket.create_server(("127.0.0.1", 0))
         self._cut: tuple[bytes, Callable[[socket.socket, socket.socket, bytes], None]] | None = None
+        self._then: bytes | None = None
         threading.Thread(target=self._accept, daemon=True).start()
 
     def url(self) -> str:
@@ -184,8 +224,11 @@ class Line:
         port, schema = self._door.getsockname()[1], f"cut{next(_schemas)}"
         return f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable&gssencmode=disable&schema={schema}"
 
-    def cut_at(self, word: bytes, how: Callable[[socket.socket, socket.socket, bytes], None]) -> None:
-        self._cut = (word, how)
+    def cut_at(
+        self, word: bytes, how: Callable[[socket.socket, socket.socket, bytes], None], then: bytes | None = None
+    ) -> None:
+        """Cut it at this word; and once more, before the other one is sent."""
+        self._cut, self._then = (word, how), then
 
     def close(self) -> None:
         self._door.close()
@@ -203,7 +246,8 @@ class Line:
         with suppress(OSError), client, server:
             while data := client.recv(1 << 16):
                 if self._cut and self._cut[0] in data:
-                    (_, how), self._cut = self._cut, None
+                    (_, how), self._cut = self._cut, (self._then, never_sent) if self._then else None
+                    self._then = None
                     how(client, server, data)
                     break
                 server.sendall(data)
@@ -240,12 +284,32 @@ def line() -> Iterator[Line]:
         yield made
 
 
-@pytest.mark.parametrize(("how", "size"), [(never_sent, 1), (sent_without_an_answer, 2), (sent_late, 2)])
-def test_a_commit_without_an_answer_is_unknown_and_the_head_tells(
-    line: Line, how: Callable[[socket.socket, socket.socket, bytes], None], size: int
+@pytest.mark.parametrize("how", [sent_without_an_answer, sent_late])
+def test_a_commit_whose_answer_is_lost_is_asked_after_and_stands_once(
+    line: Line, how: Callable[[socket.socket, socket.socket, bytes], None]
 ) -> None:
     with closing(PostgresStore.create(line.url(), genesis())) as store:
+        claim = store.claim("r1", 60.0)
         line.cut_at(b"COMMIT\0", how)
+        # Even when the commit is still under way: the question waits until that is over.
+        [place] = put(store, draft(fence=("r1", claim.epoch)))
+        assert place.line == store.entry(1).line
+        line.cut_at(b"COMMIT\0", how)
+        store.release(claim)
+        assert store.claim("r1", 60.0).because == "resumed"
+        assert len(walk(store)) == 2
+
+
+@pytest.mark.parametrize(("how", "size"), [(never_sent, 1), (sent_without_an_answer, 2), (sent_late, 2)])
+def test_a_commit_that_cannot_be_asked_after_is_unknown_and_the_head_tells(
+    line: Line,
+    how: Callable[[socket.socket, socket.socket, bytes], None],
+    size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "BACK_S", -1.0)
+    with closing(PostgresStore.create(line.url(), genesis())) as store:
+        line.cut_at(b"COMMIT\0", how, then=b"FOR UPDATE")
         with pytest.raises(OutcomeUnknown, match="may or may not be there"):
             put(store, draft())
         line.cut_at(b"FOR UPDATE", never_sent)
@@ -269,16 +333,25 @@ def test_whether_a_ledger_was_made_whose_commit_has_no_answer_is_told_when_that_
     assert PostgresStore.exists(url) is made
 
 
-@pytest.mark.parametrize("word", [b"FOR UPDATE", b"INSERT INTO entries", b"FROM claims"])
+@pytest.mark.parametrize("word", [b"INSERT INTO entries", b"FROM claims", b"COMMIT\0"])
 def test_a_line_cut_before_the_commit_leaves_nothing_and_the_next_call_goes_on(line: Line, word: bytes) -> None:
     with closing(PostgresStore.create(line.url(), genesis())) as store:
         fence = ("r1", store.claim("r1", 60.0).epoch)
         line.cut_at(word, never_sent)
-        with pytest.raises(StoreError, match="nothing was written") as failed:
+        with pytest.raises(NotWritten, match="nothing was written"):
             put(store, draft(fence=fence))
-        assert not isinstance(failed.value, OutcomeUnknown)
         assert store.head().size == 1
         assert put(store, draft(fence=fence))[0].seq == 1
+
+
+@pytest.mark.parametrize("word", [b"FOR UPDATE", b"INSERT INTO entries", b"COMMIT\0"])
+async def test_what_a_cut_line_kept_from_the_record_is_recorded_once_more(line: Line, word: bytes) -> None:
+    with closing(PostgresStore.create(line.url(), genesis())) as store:
+        writing = recorder.Recorder(store)
+        line.cut_at(word, never_sent)
+        assert (await writing.record(request("paid for"), actor="human:k7", run="r1")).seq == 1
+        await writing.close()
+        assert len(walk(store)) == 2
 
 
 def test_a_line_cut_while_reading_is_an_error_and_the_next_call_goes_on(line: Line) -> None:

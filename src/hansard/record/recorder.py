@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.fact import Fact
-from hansard.errors import Broken, HansardError, StoreError, UsageError
+from hansard.errors import Broken, HansardError, NotWritten, StoreError, UsageError
 from hansard.finishing import to_the_end
 from hansard.ledger.entry import new
 from hansard.record.draft import Drafter
@@ -384,7 +384,11 @@ class Recorder:
 
     def _append(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
         start = time.perf_counter()
-        outcomes = self.store.append(groups, self._sealing.seal() if self._sealing else None)
+        try:
+            outcomes = self.store.append(groups, self._sealing.seal() if self._sealing else None)
+        except NotWritten:
+            # What was paid for is not given up because a line was cut, or a database started anew.
+            outcomes = self.store.append(groups, self._sealing.seal() if self._sealing else None)
         if self._sealing:
             self._sealing.committed()
         if _are_few(groups):

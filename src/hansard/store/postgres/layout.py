@@ -56,10 +56,10 @@ TABLES = (
 CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
 READ_NODES = "SELECT hash FROM nodes WHERE level = %s AND idx >= %s AND idx < %s ORDER BY idx"
-LOCK_HEAD = f"SELECT h.*, ({CLOCK}) FROM ({READ_HEAD} FOR UPDATE) h"
+LOCK_HEAD = f"SELECT h.*, txid_current(), ({CLOCK}) FROM ({READ_HEAD} FOR UPDATE) h"
 """Takes the log's one lock. The clock stands outside the inner query: it is read when the wait for the lock is over."""
 
-LOCK_ALL = f"LOCK TABLE head IN EXCLUSIVE MODE; {CLOCK}"
+LOCK_ALL = f"LOCK TABLE head IN EXCLUSIVE MODE; SELECT txid_current(), ({CLOCK})"
 """The same lock for a repair, which must be alone even when the head row is gone."""
 
 INSERT = """WITH

@@ -18,6 +18,7 @@ BUSY_S = 10.0
 IDLE_S = 8.0
 CONNECT_S = 10
 R = TypeVar("R")
+_LAST = ("FATAL", "PANIC")
 
 _SEES_THE_PAST = """
   SELECT 'session ' || pid || ' (' || application_name || ')' FROM pg_stat_activity
@@ -136,6 +137,11 @@ def is_live(connection: Connection) -> bool:
     ready = select.poll()
     ready.register(connection.fileno(), select.POLLIN)
     return not ready.poll(0)
+
+
+def is_over(connection: Connection, error: BaseException) -> bool:
+    """Whether a session has ended with this error: the server has said so, or is gone."""
+    return connection.closed or (isinstance(error, psycopg.Error) and error.diag.severity_nonlocalized in _LAST)
 
 
 def reason(error: psycopg.Error, address: Address) -> str:

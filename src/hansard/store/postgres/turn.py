@@ -1,6 +1,6 @@
 """A writer's turn on the log: begun with the lock on its head, ended by one durable commit. Knows no kind of row.
 
-Until COMMIT is sent, a failure leaves nothing behind. Afterwards only the server knows, and nothing is tried twice.
+Until COMMIT is sent, a failure leaves nothing behind. Afterwards only the server knows: it is asked, and nothing is tried twice.
 """
 
 import threading
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from hansard.errors import OutcomeUnknown, StoreError, Unavailable
+from hansard.errors import NotWritten, OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.base import repair_of, verify_of
@@ -23,6 +23,7 @@ from hansard.store.postgres.session import (
     Connection,
     connect,
     is_live,
+    is_over,
     reason,
     the_present,
     warnings_of,
@@ -34,14 +35,18 @@ Clock = Callable[[], float]
 End = tuple[int, bytes]
 """How many entries a log has, and the leaf hash of the last."""
 LOOK_S = 0.05
+BACK_S = 10.0
+"""So long a server that was there a moment ago is waited for: it may only be started anew."""
+AGAIN_S = 0.2
 
 
 class Turn(NamedTuple):
-    """The session that writes, the head to place entries after, and the time when the turn began."""
+    """The session that writes, the head to place entries after, the time when the turn began, and what the server calls it."""
 
     writer: Connection
     sequence: Sequence
     now_us: int
+    transaction: int = 0
 
 
 class Writer:
@@ -57,6 +62,8 @@ class Writer:
         """The furthest end of the log that anybody was told of here."""
         self._behind = False
         self._unsure = False
+        self._gone_since: float | None = None
+        """Since when no server is there; None while there is one."""
         self._closed = False
         self.broken: str | None = None
         """Why the log may be read but not extended."""
@@ -70,11 +77,12 @@ class Writer:
                 turn = self._begin(repairing)
                 yield turn
             except BaseException as error:
+                kind = NotWritten if self._session and is_over(self._session, error) else Unavailable
                 self._rollback()
                 if isinstance(error, psycopg.Error):
-                    raise Unavailable(f"nothing was written to {self._place}: {self._why(error)}") from error
+                    raise kind(f"nothing was written to {self._place}: {self._why(error)}") from error
                 raise
-            self._commit(turn.writer)
+            self._commit(turn)
             self._behind = turn.sequence.behind
             self.seen = turn.sequence.size, turn.sequence.leaf
 
@@ -136,6 +144,25 @@ class Writer:
         return self._address.place
 
     def _begin(self, repairing: bool) -> Turn:
+        """A turn, as soon as there is a server. One that is gone is waited for once, and whoever comes later is told at once."""
+        while True:
+            try:
+                turn = self._begin_now(repairing)
+            except (psycopg.OperationalError, Unavailable) as error:
+                if self._session is not None and not is_over(self._session, error):
+                    raise
+                self._drop()
+                now = time.monotonic()
+                if self._gone_since is None:
+                    self._gone_since = now
+                if now - self._gone_since > BACK_S:
+                    raise
+                time.sleep(AGAIN_S)
+            else:
+                self._gone_since = None
+                return turn
+
+    def _begin_now(self, repairing: bool) -> Turn:
         writer, seen = self._alive(), self.seen
         # One message for all statements, so that a turn begins with one round trip.
         cursor = writer.execute(
@@ -152,7 +179,7 @@ class Writer:
         if not repairing and not self.has_grown(writer, seen, (sequence.size, sequence.leaf)):
             raise self.refusal()
         sequence.behind = self._behind
-        return Turn(writer, sequence, now_us)
+        return Turn(writer, sequence, now_us, row[-2])
 
     def has_grown(self, session: Connection, seen: End | None, now: End) -> bool:
         """Whether the log that ends so now is the one that had been `seen` before it was read. A log only grows: after a restore,
@@ -182,20 +209,40 @@ class Writer:
             self._session = connect(self._address, writing=True)
         return self._session
 
-    def _commit(self, writer: Connection) -> None:
+    def _commit(self, turn: Turn) -> None:
         try:
-            answer = writer.execute("COMMIT").statusmessage
+            answer = turn.writer.execute("COMMIT").statusmessage
         except BaseException as error:
             self._unsure = True
             self._drop()
-            if isinstance(error, psycopg.Error):
+            if not isinstance(error, psycopg.Error):
+                raise
+            outcome = self._outcome(turn)
+            if outcome == "aborted":
+                raise NotWritten(f"nothing was written to {self._place}: {self._why(error)}") from error
+            if outcome != "committed":
                 raise OutcomeUnknown(
                     f"{self._place}: the commit failed ({self._why(error)}); its entries may or may not be there:"
                     " read the head before going on"
                 ) from error
-            raise
+            return
         if answer != "COMMIT":
             raise Unavailable(f"nothing was written to {self._place}: the server answered COMMIT with {answer}")
+
+    def _outcome(self, turn: Turn) -> str | None:
+        """What the server says of a commit that had no answer, once its lock on the head tells that it is over."""
+        try:
+            now = self._begin(repairing=False)
+            [(outcome,)] = now.writer.execute("SELECT txid_status(%s)", (turn.transaction,)).fetchall()
+            end = turn.sequence.size, turn.sequence.leaf
+            # After a failover the same number may be that of another transaction.
+            if outcome == "committed" and not self.has_grown(now.writer, end, (now.sequence.size, now.sequence.leaf)):
+                raise self.refusal()
+        except (psycopg.Error, Unavailable):
+            return None
+        finally:
+            self._rollback()
+        return str(outcome)
 
     def _rollback(self) -> None:
         """Undo what the server holds of this turn; a session that cannot say so is dropped, which undoes it too."""
