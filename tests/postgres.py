@@ -68,7 +68,7 @@ class Server:
                 # A killed process loses nothing that it gave to the system; only a power cut would, and nobody cuts it here.
                 self._process = subprocess.Popen(
                     [self._bin / "postgres", "-D", "data", "-k", self.folder, "-c", "listen_addresses=", "-c", "fsync=off"],
-                    cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **_as_nobody_special(),
+                    cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **as_nobody_special(),
                 )  # fmt: skip
             if self._answers(until):
                 return
@@ -134,7 +134,7 @@ class Server:
 
     def _run(self, name: str, *arguments: str) -> None:
         done = subprocess.run(
-            [self._bin / name, *arguments], cwd=self.folder, capture_output=True, check=False, **_as_nobody_special()
+            [self._bin / name, *arguments], cwd=self.folder, capture_output=True, check=False, **as_nobody_special()
         )
         if done.returncode:
             raise RuntimeError(f"{name} failed: {done.stderr.decode(errors='replace')}")
@@ -166,8 +166,8 @@ def shared() -> Server:
     return server
 
 
-def _as_nobody_special() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root."""
+def as_nobody_special() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root, and so does what stands before it."""
     return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
 
 

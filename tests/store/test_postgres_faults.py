@@ -1,17 +1,21 @@
 """A PostgreSQL server that is killed, restarted or cut off: what was acknowledged is there, and nothing is guessed."""
 
 import asyncio
+import os
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
+from shutil import which
 
 import psycopg
 import pytest
 
-from hansard.errors import NotWritten, OutcomeUnknown, StoreError, Unavailable
+from components import need
+from hansard.errors import NotWritten, OutcomeUnknown, StoreError, Unavailable, UsageError
 from hansard.record import recorder
 from hansard.store.base import Placed
 from hansard.store.conformance.sample import draft, genesis, part, put, walk
@@ -19,8 +23,9 @@ from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import store as postgres_store
 from hansard.store.postgres import turn as turns
 from ledgers import request
-from postgres import Server, shared
+from postgres import Server, as_nobody_special, shared
 
+POOLER = which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 _schemas = count()
 
 
@@ -385,3 +390,41 @@ def test_a_server_that_has_nothing_to_tell_is_not_silent(monkeypatch: pytest.Mon
     monkeypatch.setattr(postgres_store, "LISTENING_POLL_S", 4.0)
     with closing(PostgresStore.create(shared().url(shared().database(), more="&patience=3"), genesis())) as store:
         assert store.wait(1, 4.5) == 1
+
+
+@contextmanager
+def pooled(server: Server, mode: str) -> Iterator[str]:
+    """PgBouncer before a server; comes back where it listens."""
+    need(POOLER is not None, "PgBouncer (apt install pgbouncer)")
+    assert POOLER is not None
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = server.folder / f"{mode}.ini"
+    settings.write_text(
+        f"[databases]\n* = host={server.folder} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+        f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\n"
+    )
+    with (server.folder / f"{mode}.log").open("wb") as log:
+        process = subprocess.Popen([POOLER, "-q", settings], stdout=log, stderr=log, **as_nobody_special())
+    try:
+        until = time.monotonic() + 30.0
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            assert time.monotonic() < until, (server.folder / f"{mode}.log").read_text()
+            time.sleep(0.01)
+        yield f"postgresql://postgres@127.0.0.1:{port}/{server.database()}?sslmode=disable"
+    finally:
+        process.terminate()
+        process.wait(30.0)
+
+
+def test_a_pooler_that_lends_one_session_to_many_is_refused_and_one_that_pools_sessions_is_not() -> None:
+    with pooled(shared(), "session") as url, closing(PostgresStore.create(url, genesis())) as store:
+        assert put(store, draft())[0].seq == 1
+        assert store.head().size == 2
+    with pooled(shared(), "transaction") as url:
+        with pytest.raises(UsageError, match="pool_mode = session"):
+            PostgresStore.create(url, genesis())
+        database = url.partition("?")[0].rpartition("/")[2]
+        assert not PostgresStore.exists(shared().url(database))

@@ -111,6 +111,28 @@ def connect(address: Address, *, writing: bool) -> Connection:
     return connection
 
 
+def check_own(connection: Connection, address: Address) -> None:
+    """UsageError where a pooler lends this session to others between transactions: our settings would be theirs, and theirs ours."""
+    ours = _session_of(connection)
+    if ours == connection.info.backend_pid:
+        # The server itself answers.
+        return
+    other = connect(address, writing=False)
+    try:
+        if _session_of(other) == ours:
+            raise UsageError(
+                f"{address.place} is behind a pooler that lends one session to many, and a ledger needs sessions of its own; "
+                "let it pool sessions (PgBouncer: pool_mode = session), or name the server itself"
+            )
+    finally:
+        other.close()
+
+
+def _session_of(connection: Connection) -> int:
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return int(row[0]) if row else 0
+
+
 @contextmanager
 def made_whole(connection: Connection, address: Address, doing: str) -> Iterator[None]:
     """One commit around the block that lays out a ledger. OutcomeUnknown where only that is without an answer."""

@@ -30,7 +30,7 @@ from hansard.store.postgres.rows import (
     layout_version,
     part_id,
 )
-from hansard.store.postgres.session import Connection, Readers, connect, listens, made_whole
+from hansard.store.postgres.session import Connection, Readers, check_own, connect, listens, made_whole
 from hansard.store.postgres.turn import Clock, Turn, Writer, sequence_of
 from hansard.store.sequence import place_all
 
@@ -65,6 +65,7 @@ class PostgresStore:
         address = Address.parse(url)
         connection = connect(address, writing=True)
         try:
+            check_own(connection, address)
             with made_whole(connection, address, "create"):
                 lay_out(connection, address, genesis, clock)
         finally:
@@ -331,6 +332,7 @@ class PostgresStore:
     def _check_ours(self) -> None:
         schema = self._address.schema
         with self._readers.lent() as reader:
+            check_own(reader, self._address)
             version = layout_version(reader, schema)
         if version is None:
             raise UsageError(
