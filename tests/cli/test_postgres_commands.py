@@ -43,6 +43,20 @@ def test_a_ledger_that_is_there_already_is_named_without_its_password(tmp_path: 
         assert SECRET not in done.stdout + done.stderr
 
 
+def test_what_cannot_be_signed_behind_a_run_that_has_ended_is_no_reason_to_resume_it(
+    tmp_path: Path, server: Server
+) -> None:
+    database = server.database()
+    url = server.url(database)
+    assert hansard(tmp_path, "init", "--ledger", url).returncode == 0
+    server.execute("ALTER TABLE hansard.checkpoints ADD CONSTRAINT full_disk CHECK (size < 10)", database)
+    done = hansard(tmp_path, "submit", "please", "--provider", "rehearsal", "--ledger", url)
+    assert (done.returncode, bool(done.stdout)) == (11, True)
+    assert "nothing was written" in done.stderr
+    assert "runs resume" not in done.stderr
+    assert "hansard runs show" in done.stderr.splitlines()[-1]
+
+
 def test_a_report_names_the_ledger_and_not_the_export_that_was_made_of_it(tmp_path: Path, url: str) -> None:
     place = url.replace(f":{SECRET}", "")
     done = hansard(tmp_path, "verify", url)

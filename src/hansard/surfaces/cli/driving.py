@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hansard.app.opened import Opened
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
-from hansard.app.telling.recorded import STATES
+from hansard.app.telling.recorded import ENDED, STATES
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.surfaces.cli.progress import ticking, watcher
@@ -114,6 +114,9 @@ async def see_run_through(hansard: Hansard, args: argparse.Namespace, run: str, 
 def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = None) -> int:
     """Print how a run stands; gives the exit code. `ended` is what its drive gave."""
     view, args.shown_by = hansard.runs.show(run), typed(args, "runs show", run)
+    if view["state"] in ENDED:
+        # What fails from here on is the last signature: there is nothing left to go on with.
+        args.goes_on = None
     if args.json:
         as_json(view)
     else:

@@ -125,6 +125,8 @@ def _done(args: argparse.Namespace) -> int:
         _tell(str(error))
         if args.goes_on is not None and isinstance(error, Unavailable):
             _tell(f"once the ledger takes entries again, {args.goes_on} goes on from where it stopped")
+        elif args.shown_by is not None:
+            _tell(f"the run stands on the record all the same; {args.shown_by} shows it")
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
     except KeyboardInterrupt:
         print("hansard: interrupted", file=sys.stderr)
