@@ -37,6 +37,31 @@ for at in range(int(sys.argv[3])):
 sys.stdin.read()
 """
 
+SHORT_OF_FILES = """
+import os, resource, sys
+from pathlib import Path
+from hansard.errors import StoreError
+from hansard.store.conformance.sample import genesis
+from hansard.store.jsonl import JsonlStore
+
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+opened = max(map(int, os.listdir("/proc/self/fd")))
+for more in range(40):
+    path = Path(sys.argv[1]) / f"{more}.jsonl"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + more, limits[1]))
+    try:
+        store = JsonlStore.create(path, genesis())
+    except StoreError as error:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        print("made" if path.exists() else "not made", error)
+        if path.exists():
+            JsonlStore.open(path).close()
+    else:
+        store.close()
+        print("done")
+        break
+"""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -423,6 +448,17 @@ def until_it_is_full(store: JsonlStore, size: int) -> int:
 
 
 @pytest.mark.needs_root
+def test_a_ledger_that_is_made_where_files_run_out_is_told_and_opens_later(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT_OF_FILES, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    *refused, last = done.stdout.splitlines()
+    assert (done.stderr, last) == ("", "done")
+    assert {line.split(" ")[0] for line in refused} == {"made", "not"}
+    assert any("was made, and cannot be opened: Too many open files" in line for line in refused)
+
+
 def test_a_full_disk_refuses_and_loses_nothing_and_space_lets_it_go_on(small_disk: Path) -> None:
     path = small_disk / "log.jsonl"
     store = JsonlStore.create(path, genesis())

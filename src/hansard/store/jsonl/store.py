@@ -119,8 +119,11 @@ class JsonlStore:
         except OSError as error:
             said = f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
             raise unwritten(said, error) from error
-        # Still under its lock: somebody who tries to create it too would otherwise hold it just when it is opened.
-        return cls(path, reading=False, durability=durability, clock=clock, encode=encode, lock=lock)
+        try:
+            # Still under its lock: somebody who tries to create it too would otherwise hold it just when it is opened.
+            return cls(path, reading=False, durability=durability, clock=clock, encode=encode, lock=lock)
+        except OSError as error:
+            raise StoreError(f"{path} was made, and cannot be opened: {error.strerror}; open it again later") from error
 
     @classmethod
     def open(
