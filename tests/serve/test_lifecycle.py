@@ -538,3 +538,18 @@ def test_a_daemon_that_may_start_no_more_threads_goes_on_with_those_that_it_has(
         assert daemon.get("/v1/runs").status_code == 200
         wait_for(lambda: [each for each in daemon.logged() if "start new thread" in each.get("said", "")])
         resource.prlimit(process, resource.RLIMIT_AS, before)
+
+
+def test_a_daemon_that_may_open_no_more_files_says_so_once_and_goes_on(tmp_path: Path) -> None:
+    with serving(place(tmp_path)) as daemon, contextlib.ExitStack() as plugs:
+        process = daemon.process.pid
+        before = resource.prlimit(process, resource.RLIMIT_NOFILE)
+        opened = len(list(Path(f"/proc/{process}/fd").iterdir()))
+        resource.prlimit(process, resource.RLIMIT_NOFILE, (opened + 2, before[1]))
+        for _ in range(10):
+            plugs.enter_context(socket.create_connection(("127.0.0.1", daemon.port)))
+        wait_for(lambda: "out of system resource" in daemon.log.read_text())
+        resource.prlimit(process, resource.RLIMIT_NOFILE, before)
+        with daemon.client() as another:
+            assert another.get("/v1/runs").status_code == 200
+        assert daemon.log.read_text().count("out of system resource") <= 2

@@ -18,6 +18,8 @@ from hansard.app.views import encoded
 
 MOST_QUEUED = 10_000
 TOGETHER_S = 0.05
+SAME_S = 10.0
+"""A trouble that comes again within this time is counted, and not told again."""
 
 
 class Writer:
@@ -104,9 +106,20 @@ class Troubles(logging.Handler):
     def __init__(self, log: Log) -> None:
         super().__init__(logging.ERROR)
         self._log = log
+        self._said: tuple[str, ...] = ()
+        self._until = 0.0
+        self._repeated = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        more = {"exc_info": record.exc_info} if record.exc_info else {}
+        more: dict[str, Any] = {"exc_info": record.exc_info} if record.exc_info else {}
+        said, now = (record.name, record.getMessage(), repr(record.exc_info and record.exc_info[1])), time.monotonic()
+        if said == self._said and now < self._until:
+            # Where no file can be opened any more, asyncio says so some thousand times a second.
+            self._repeated += 1
+            return
+        if self._repeated:
+            more["before_repeated"] = self._repeated
+        self._said, self._until, self._repeated = said, now + SAME_S, 0
         self._log("trouble", logger=record.name, detail=record.getMessage(), **more)
 
 
