@@ -183,7 +183,8 @@ async def test_a_server_that_goes_home_interrupts_and_the_run_goes_on_later(tmp_
             await first.asked_times(1)
         desk.closing = True
     async with desk_in(tmp_path, Answers()) as desk, client_of(desk) as client:
-        assert (await called(client, "run_show", {"run": run}))["state"] == "interrupted"
+        view = await called(client, "run_show", {"run": run})
+        assert (view["state"], view["interrupted"]["by"]) == ("interrupted", "shutdown")
         assert (await called(client, "run_resume", {"run": run}))["state"] == "answered"
         assert "has ended" in await refused(client, "run_resume", {"run": run})
 

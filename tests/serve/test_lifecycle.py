@@ -48,6 +48,7 @@ def test_sigterm_interrupts_what_does_not_end_and_the_next_start_goes_on(tmp_pat
         assert events(text)[-1]["kind"] == "run.interrupted"
     found = {view["run"]: view["kind"] for view in entries(daemon)}
     assert (found[quick], found[stuck]) == ("run.ended", "run.interrupted")
+    assert "\nwhy      the process that drove it was shut down (entry " in daemon.cli("runs", "show", stuck).stdout
     assert daemon.cli("verify", "l.db", "--deep").returncode == 0
     (folder / "hansard.toml").write_text(
         (folder / "hansard.toml").read_text().replace("latency_s = 600", "latency_s = 0")

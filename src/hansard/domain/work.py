@@ -379,13 +379,15 @@ class AnswerRevised(Fact):
 
 @value
 class RunInterrupted(Fact):
-    """The driver stopped in good order before the end; the run can be resumed. `elapsed_us` as of `task.returned`."""
+    """The driver stopped in good order before the end; the run can be resumed. By a signal he was told to stop, by a shutdown
+    his process closed; `why` is the error that ended him. `elapsed_us` as of `task.returned`."""
 
     KIND: ClassVar[str] = "run.interrupted"
     DRIVEN: ClassVar[bool] = True
     CAUSES: ClassVar[tuple[str, ...]] = ("run.claimed",)
     by: Literal["signal", "shutdown", "error"]
     elapsed_us: int | None = None
+    why: Body | None = None
 
 
 @value

@@ -1,10 +1,13 @@
 """How runs end: what is said of an ending, and what is closed when a run is stopped in flight. Pure."""
 
+from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, Literal
 
-from hansard.domain.fact import Fact
+from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
-from hansard.domain.work import EndState, RoleAnswered, TaskReturned
+from hansard.domain.work import EndState, RoleAnswered, RunInterrupted, TaskReturned
+from hansard.errors import HansardError, told_of
+from hansard.finishing import SHUTDOWN
 from hansard.ledger.entry import Entry
 from hansard.orchestration.execute import cut_short
 from hansard.orchestration.plan import Plan
@@ -13,6 +16,8 @@ from hansard.record.recorder import Step
 
 if TYPE_CHECKING:
     from hansard.orchestration.answering import Answer
+
+MOST_SAID = 2_000
 
 
 @value
@@ -47,6 +52,14 @@ def ended_before(entry: Entry) -> Ended:
     """How a run has ended, by the entry that says so."""
     data: Any = entry.data
     return Ended(run=entry.run, state=data["state"], reason=data["reason"])
+
+
+def interrupted(error: BaseException) -> RunInterrupted:
+    """The last word of a driver that this has ended."""
+    if isinstance(error, CancelledError):
+        return RunInterrupted(by="shutdown" if SHUTDOWN in error.args else "signal")
+    said = str(error) if isinstance(error, HansardError) else told_of(error)
+    return RunInterrupted(by="error", why=Body.text(said[:MOST_SAID]))
 
 
 def with_answer(answer: "Answer") -> Ending:

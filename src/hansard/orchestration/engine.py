@@ -22,7 +22,6 @@ from hansard.domain.work import (
     BudgetBreached,
     RunClaimed,
     RunEnded,
-    RunInterrupted,
     TaskSkipped,
 )
 from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
@@ -31,7 +30,16 @@ from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.contexts import Contexts
-from hansard.orchestration.ending import Ended, Ending, Waiting, closed, ended_before, undone, with_answer
+from hansard.orchestration.ending import (
+    Ended,
+    Ending,
+    Waiting,
+    closed,
+    ended_before,
+    interrupted,
+    undone,
+    with_answer,
+)
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown, wall_clock_us
 from hansard.orchestration.journal import Journal, Listener
 from hansard.orchestration.nested import Abandon, Because, is_panel, no_sessions
@@ -123,11 +131,11 @@ class Engine:
                 return ended_before(progress.ended)
             try:
                 means = self._means_of(asked.config, run)
-            except (UsageError, ProviderError):
+            except (UsageError, ProviderError) as error:
                 if progress.seems_driven and progress.cancel_asked is None:
                     # Whoever had it is gone, and it is to be told once, and not each time that somebody finds out.
                     await self._taken(journal, progress)
-                    await journal.put(RunInterrupted(by="error"), "engine", progress.claims[-1:])
+                    await journal.put(interrupted(error), "engine", progress.claims[-1:])
                 raise
         except HansardError:
             progress = await asyncio.to_thread(self.reread, run)
@@ -147,17 +155,17 @@ class Engine:
         fact = RunClaimed(epoch=journal.claim.epoch, because=progress.freed(journal.claim))
         try:
             claimed = await journal.put(fact, "engine", [seq for seq in known if seq is not None])
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as told:
             # It is written before whoever waits is cancelled: without a word behind it, nobody would seem to have left.
-            await to_the_end(self._left(journal, len(progress.claims)))
+            await to_the_end(self._left(journal, len(progress.claims), told))
             raise
         progress.claim(claimed.seq)
 
-    async def _left(self, journal: Journal, before: int) -> None:
+    async def _left(self, journal: Journal, before: int, told: asyncio.CancelledError) -> None:
         """Say that he who took it has left, where the record has more claims than the ones before."""
         progress = await asyncio.to_thread(self.reread, journal.run)
         if len(progress.claims) > before:
-            await journal.put(RunInterrupted(by="signal"), "engine", progress.claims[-1:])
+            await journal.put(interrupted(told), "engine", progress.claims[-1:])
 
     async def _given_up(self, journal: Journal, progress: Progress, asked: int) -> Ended:
         """A run with which nobody can go on here can still be cancelled: what was open is closed, and it ends."""
@@ -234,9 +242,9 @@ class _Drive:
         try:
             with self._engine.watch.over(self._journal.claim, self._progress.seen, cancel):
                 ending = await work
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as told:
             if not self._cancelling:
-                await self._interrupted("signal")
+                await self._interrupted(told)
                 raise
             ending = await self._cut("cancelled")
         except _OutOfTime:
@@ -244,9 +252,9 @@ class _Drive:
         except (Fenced, Unavailable):
             # Nothing can be written, or somebody else writes.
             raise
-        except Exception:
+        except Exception as error:
             with suppress(HansardError):
-                await self._interrupted("error")
+                await self._interrupted(error)
             raise
         finally:
             work.cancel()
@@ -400,10 +408,10 @@ class _Drive:
             return []
         return [Step(TaskSkipped(task=id, because=because), "engine", [cause]) for id in left]
 
-    async def _interrupted(self, by: Literal["signal", "error"]) -> None:
+    async def _interrupted(self, error: BaseException) -> None:
         if self._journal.is_silent:
             return
-        await self._journal.record(RunInterrupted(by=by), "engine", self._progress.claims[-1:])
+        await self._journal.record(interrupted(error), "engine", self._progress.claims[-1:])
 
     async def _end(self, ending: Ending) -> Ended:
         await self._journal.open()

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hansard.app.telling.findings import detail_of
+from hansard.app.telling.runviews import said_of_interruption
 from hansard.app.views import of_limit, usd
 from hansard.surfaces.hearing import Event, Text
 from hansard.surfaces.plain import plain
@@ -65,7 +66,9 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
             return "waiting", f"at gate {data['gate']}, before the {data['before']}", data.get("task")
         case "gate.closed":
             return "decided", f"gate {data['gate']}: {data['outcome']}"
-        case "run.cancel_asked" | "run.resume_asked" | "run.interrupted":
+        case "run.interrupted":
+            return "interrupted", first_line(said_of_interruption(data["by"], text("why")), WIDEST)
+        case "run.cancel_asked" | "run.resume_asked":
             return kind.removeprefix("run.").replace("_", " "), None
         case "run.retry_asked":
             return "retry asked", data["task"]

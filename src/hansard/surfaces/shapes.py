@@ -246,6 +246,14 @@ class UnusableView(Shown):
     said: str
 
 
+class InterruptedView(Shown):
+    """What interrupted a run that nobody has taken up since."""
+
+    seq: int
+    by: Literal["signal", "shutdown", "error"]
+    why: str
+
+
 class FullRunView(RunView):
     route: RoutedView | None
     plan: PlannedView | None
@@ -255,6 +263,7 @@ class FullRunView(RunView):
     missing: list[str]
     checks: list[CheckView]
     unusable: UnusableView | None
+    interrupted: InterruptedView | None
     unpriced: list[str]
     run_dir: str | None = MAYBE
     why: str | None = MAYBE
@@ -391,6 +400,7 @@ class DeliberationView(Shown):
     cut: list[str]
     outcome: str | None
     why: str | None
+    interrupted: InterruptedView | None
     rounds: int = MAYBE
     messages: int = MAYBE
     transcript_digest: str = MAYBE

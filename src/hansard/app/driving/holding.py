@@ -28,10 +28,11 @@ from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story, read_story
 from hansard.domain.budget import MOST_SPENT
 from hansard.domain.fact import Body
-from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded, RunInterrupted
+from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded
 from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
-from hansard.orchestration.ending import Ended, ended_before
+from hansard.orchestration.ending import Ended, ended_before, interrupted
+from hansard.orchestration.journal import without_secrets
 from hansard.orchestration.progress import Progress
 from hansard.record.codec import MAX_TEXT, decode
 from hansard.record.recorder import Recorder, Step, Within
@@ -152,7 +153,7 @@ class Hold:
         elif once:
             await self._failed("not_replayed")
         else:
-            fact = RunInterrupted(by="signal" if isinstance(error, asyncio.CancelledError) else "error")
+            fact = without_secrets(interrupted(error), self._pool.secrets)
             await self._record([Step(fact, ENGINE, self.progress.claims[-1:])])
 
     async def _begin(self, ready: Ready, pen: Pen, pins: Pins) -> Sitting:

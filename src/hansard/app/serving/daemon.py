@@ -22,6 +22,7 @@ from hansard.app.telling.following import OVER, Follower, over_at, until_over
 from hansard.app.views import View
 from hansard.domain.work import Surface
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable
+from hansard.finishing import SHUTDOWN
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
@@ -416,7 +417,7 @@ async def _end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
     """Cancel tasks, and wait until they are over."""
     left = list(tasks)
     for task in left:
-        task.cancel()
+        task.cancel(SHUTDOWN)
     await asyncio.gather(*left, return_exceptions=True)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hansard.app.service import Hansard
 from hansard.app.serving.seals import tell_of_seals
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable, first_of
+from hansard.finishing import SHUTDOWN
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.watching import LEASE_S, release, take
 from hansard.store.base import Claim, Query, Store
@@ -93,7 +94,11 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep())
                 group.create_task(tell_of_seals(self._hansard.recorder, self._tell_of_seal))
-                await self._look(group)
+                try:
+                    await self._look(group)
+                finally:
+                    for task in self._driving.values():
+                        task.cancel(SHUTDOWN)
         except ExceptionGroup as errors:
             raise first_of(errors) from None
         finally:

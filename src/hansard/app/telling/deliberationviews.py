@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hansard.app.finding import requests
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.compare import end_of
-from hansard.app.telling.runviews import budget_view, spent_view
+from hansard.app.telling.runviews import budget_view, interrupted_view, spent_view
 from hansard.app.views import View, moment
 from hansard.deliberation.archive import read_manifest
 from hansard.deliberation.inventory import MANIFEST
@@ -102,6 +102,7 @@ def deliberation_view(store: Store, run: str) -> View:
         "cut": list(made.cut) if made else [],
         "outcome": None,
         "why": why_of(store, run),
+        "interrupted": interrupted_view(store, state, entries),
     }
     return view | (outcome_view(artifact) if artifact else {})
 

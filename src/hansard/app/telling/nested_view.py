@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hansard.app.telling.deliberationviews import ENDS, outcome_view
-from hansard.app.telling.runviews import spent_view
+from hansard.app.telling.runviews import interrupted_view, spent_view
 from hansard.app.views import View, entry_view, moment
 from hansard.deliberation.documents import Config, Invalid
 from hansard.deliberation.story import entries_of, read_artifact
@@ -55,6 +55,7 @@ def nested_view(store: Store, run: str, session: str) -> View:
         "cut": [],
         "outcome": None,
         "why": ended.data.get("why") if ended else None,
+        "interrupted": interrupted_view(store, fold(whole).runs[run], whole),
     }
     return view | (outcome_view(artifact) if artifact else {})
 

@@ -50,6 +50,7 @@ def run_page(store: Store, view: View, plan: View | None, entries: Sequence[Entr
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="dim">{_state(view["state"])} · {escape(str(view["started"]))} · entries {view["first_seq"]} to {view["last_seq"]}</p>',
+        *([_pre(view["interrupted"]["why"])] if view["interrupted"] else []),
         "<h2>Request</h2>",
         _pre(view["request"]),
         "<h2>Answer</h2>",

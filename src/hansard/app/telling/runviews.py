@@ -15,6 +15,11 @@ from hansard.store.base import Query, Store
 
 REQUEST_SHOWN = 200
 SAID_SHOWN = 2_000
+INTERRUPTED = {
+    "signal": "whoever drove it was told to stop: by Ctrl-C, a signal, or the program that had begun it",
+    "shutdown": "the process that drove it was shut down",
+    "error": "an error ended whoever drove it",
+}
 
 
 def listed_view(store: Store, run: str) -> View:
@@ -51,6 +56,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
         **_answer(store, entries),
         "checks": _checks(store, entries),
         "unusable": _unusable(store, entries),
+        "interrupted": interrupted_view(store, state, entries),
         "unpriced": sorted(state.unpriced),
     }
 
@@ -285,6 +291,20 @@ def _unusable(store: Store, entries: Sequence[Entry]) -> View | None:
         # Programs say last what ended them.
         said = "".join((read_text(store, last, "stderr") or "").strip().splitlines()[-1:])
     return {"seq": last.seq, "role": last.data["role"], "error": last.data.get("error"), "said": said[:SAID_SHOWN]}
+
+
+def interrupted_view(store: Store, state: RunState, entries: Sequence[Entry]) -> View | None:
+    """What interrupted a run with which nobody has gone on since."""
+    if state.state != "interrupted":
+        return None
+    last = next(entry for entry in reversed(entries) if entry.kind == "run.interrupted")
+    by, why = str(last.data["by"]), read_text(store, last, "why")
+    return {"seq": last.seq, "by": by, "why": said_of_interruption(by, why)}
+
+
+def said_of_interruption(by: str, why: str | None) -> str:
+    """Why a driver left before the end, in words. Older records hold no error."""
+    return why or INTERRUPTED.get(by, by)
 
 
 def of_which(check: View, answer_seq: int | None) -> str:

@@ -172,6 +172,8 @@ def _tell(view: View, args: argparse.Namespace) -> None:
             f"{words(unusable['error'])} (entry {unusable['seq']}): {first_line(unusable['said'] or '(nothing)', 200)}"
         )
         say(f"why      the {unusable['role']} gave no usable answer: {found}")
+    if left := view["interrupted"]:
+        tell(f"why      {first_line(left['why'], 300)} (entry {left['seq']})", 9)
     tell(f"request  {first_line(view['request'] or GONE, 200)}", 9)
     say(f"started  {view['started']}, last entry {_ago(view['last'])} ago")
     say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'], view['unpriced'])}{took}")

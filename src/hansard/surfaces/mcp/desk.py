@@ -17,6 +17,7 @@ from hansard.app.telling.deliberationviews import deliberation_view
 from hansard.app.telling.following import over_at
 from hansard.app.views import View
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable, UsageError
+from hansard.finishing import SHUTDOWN
 
 if TYPE_CHECKING:
     from hansard.app.serving.daemon import Daemon
@@ -253,7 +254,7 @@ class Desk:
             await asyncio.wait(self._cancelling, timeout=GRACE_S)
         driving = [driven.task for driven in self._driving.values() if driven.task]
         for task in driving:
-            task.cancel()
+            task.cancel(SHUTDOWN)
         await asyncio.gather(*driving, return_exceptions=True)
 
 
