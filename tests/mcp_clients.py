@@ -15,6 +15,7 @@ from mcp.server import Server
 
 import deliberating
 from command_line import environment_of
+from daemons import Served
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.setup.wishes import Wishes
@@ -172,3 +173,19 @@ async def asking(client: Client) -> str:
     script = deliberating.script([deliberating.turn(), deliberating.verdict("request_user_input")]).as_data()
     asked = {"config": deliberating.config(["ada"]).as_data(), "script": script}
     return str((await called(client, "deliberate", asked))["run"])
+
+
+def over_mcp(daemon: Served, tool: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """What a tool says, to a client of the newest generation that knows no tasks."""
+    params = {"name": tool, "arguments": asked, "_meta": envelope(())}
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+        "mcp-method": "tools/call",
+        "mcp-name": tool,
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    text = daemon.post("/mcp", message, headers=headers).text
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    found: dict[str, Any] = json.loads(lines[-1] if lines else text)["result"]
+    return found

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.routing import Route
@@ -10,9 +11,14 @@ from daemons import ONE, Served, place, serving
 from forging import database
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.app.setup.convening import Call, convening, default_config
+from hansard.deliberation.archive import Archive
+from hansard.errors import StoreError
 from hansard.surfaces.afar import WAYS, from_afar
 from hansard.surfaces.http.app import MODULES
 from hansard.surfaces.mcp import council, reading, running
+from mcp_clients import over_mcp
+from panels import Voices
 from visitors import Visitor
 
 NOBODY = "01a1f34b-b6c2-781d-9fed-a8b303ed5197"
@@ -61,6 +67,55 @@ def test_nor_does_a_daemon_whose_ledger_was_edited(tmp_path: Path) -> None:
     with serving(tmp_path, "--provider", "quick") as daemon:
         said = told(daemon, "POST", "/v1/route", {"text": "x"})
         assert said.endswith("POST /v1/ledger/verify tells more")
+
+
+class FullDisk(Archive):
+    """A directory that cannot be completed."""
+
+    def finish(self, files: Any) -> Any:
+        raise StoreError("the disk is full")
+
+
+async def left_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """A ledger with a deliberation whose directory is not complete, and a run that an error has interrupted."""
+
+    async def made(_: object) -> None:
+        raise TimeoutError(f"{folder}/plan does not answer")
+
+    settings = Settings(ledger=str(folder / "l.db"), state=folder / "state", config=folder / "hansard.toml")
+    with monkeypatch.context() as patch:
+        patch.setattr("hansard.deliberation.session.Archive", FullDisk)
+        patch.setattr("hansard.orchestration.engine.Planner.made", made)
+        async with Hansard.open(settings=settings, providers={"voices": Voices()}) as hansard:
+            call = Call(config=default_config("Keep it?", "voices", "voice"), runs=folder / "my sessions")
+            debated = await hansard.deliberations.convene(convening(settings, hansard.pool, call))
+            await hansard.deliberations.hold(debated)
+            run = await hansard.submit("please", provider="voices")
+            with pytest.raises(TimeoutError):
+                await run.ended()
+    return debated, run.id
+
+
+def test_what_is_wrong_with_a_run_is_told_without_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for `run_dir`, by which tools take a session."""
+    debated, run = asyncio.run(left_behind(place(tmp_path), monkeypatch))
+    with serving(tmp_path, "--provider", "quick", "--no-resume") as daemon:
+        http = [daemon.get(f"/v1/deliberations/{debated}").json(), daemon.show(run)]
+        mcp = [over_mcp(daemon, "run_show", {"run": each})["structuredContent"] for each in (debated, run)]
+        for of_debate, of_run in (http, mcp):
+            name = Path(of_debate["run_dir"]).name
+            assert Path(of_debate["run_dir"]).parent == tmp_path / "my sessions"
+            fault = f"the directory is not complete; `hansard session resume '{name}'` completes it"
+            assert of_debate["fault"] == fault
+            assert of_run["interrupted"]["why"] == "TimeoutError: plan does not answer"
+        visitor = Visitor(daemon)
+        seen = [
+            visitor.see(f"/dashboard/{kind}/{each}").text for kind, each in (("deliberations", debated), ("runs", run))
+        ]
+        assert ["is not complete" in seen[0], "plan does not answer" in seen[1]] == [True, True]
+        assert str(tmp_path) not in "".join(seen)
+        # Over HTTP nobody can complete it, and nobody is told that he could.
+        assert "`hansard session resume DIR` completes" in told(daemon, "POST", f"/v1/runs/{debated}/resume")
 
 
 def test_every_route_and_tool_that_is_named_is_there() -> None:

@@ -23,7 +23,7 @@ from hansard.app.service import Hansard
 from hansard.app.serving.webhooks import TIMEOUT_S, webhooks
 from hansard.app.settings import Settings
 from hansard.surfaces.cli.main import main
-from mcp_clients import MODERN, envelope, eventually
+from mcp_clients import eventually, over_mcp
 from running import Answers
 from shell import hansard
 
@@ -98,22 +98,6 @@ def test_there_is_room_for_so_many_runs_wherever_they_come_in(tmp_path: Path) ->
         daemon.post(f"/v1/runs/{first}/cancel")
         for run in others:
             daemon.until(run, "answered")
-
-
-def over_mcp(daemon: Served, tool: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """What a tool says, to a client of the newest generation that knows no tasks."""
-    params = {"name": tool, "arguments": asked, "_meta": envelope(())}
-    headers = {
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": MODERN,
-        "mcp-method": "tools/call",
-        "mcp-name": tool,
-    }
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    text = daemon.post("/mcp", message, headers=headers).text
-    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
-    found: dict[str, Any] = json.loads(lines[-1] if lines else text)["result"]
-    return found
 
 
 def test_an_idle_daemon_ends_soon_even_with_open_connections(tmp_path: Path) -> None:

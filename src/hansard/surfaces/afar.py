@@ -12,6 +12,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from hansard.app.service import Hansard
+from hansard.app.views import View
 
 Side = Literal["http", "mcp"]
 THE_LEDGER = "this ledger"
@@ -28,7 +29,6 @@ WAYS = [
         (rf"hansard gates show {_WORD}", "GET /v1/gates/{}", "gates_list"),
         (r"hansard submit REQUEST", "POST /v1/runs", "submit"),
         (rf"hansard deliberate --continue {_WORD}", "POST /v1/deliberations/{}/continue", "deliberate_continue"),
-        (r"hansard session resume DIR", "POST /v1/runs/RUN/resume", "run_resume"),
         (rf"hansard ledger get {_WORD} --part {_WORD}", "GET /v1/ledger/entries/{}/parts/{}", "ledger_get"),
         (rf"hansard ledger get {_WORD}", "GET /v1/ledger/entries/{}", "ledger_get"),
         (rf"hansard ledger causes {_WORD}", "GET /v1/ledger/entries/{}/causes", "causes"),
@@ -55,6 +55,17 @@ def from_afar(message: str, hansard: Hansard, side: Side) -> str:
         if (instead := said[side]) is not None:
             message = command.sub(_written(instead), message)
     return message
+
+
+def view_from_afar(view: View, hansard: Hansard, side: Side) -> View:
+    """A view of a run or a deliberation, as it is shown to him: its messages say no path. `run_dir` is the name by which tools
+    take a session, and stays."""
+    told: View = {}
+    if fault := view.get("fault"):
+        told["fault"] = from_afar(fault.replace(f"{Path(view['run_dir']).parent}/", ""), hansard, side)
+    if left := view.get("interrupted"):
+        told["interrupted"] = {**left, "why": from_afar(left["why"], hansard, side)}
+    return view | told
 
 
 def _written(way: str) -> Callable[[re.Match[str]], str]:

@@ -8,10 +8,13 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from hansard.app.driving.chaining import Continuation, continuation, go_on
+from hansard.app.service import Hansard
 from hansard.app.serving.publishing import artifact, deliberation_metrics, exact_deliberation
 from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Call, Convening, check_name, convening
 from hansard.app.telling.deliberationviews import MODE, deliberation_view
 from hansard.app.telling.recorded import ENDED
+from hansard.app.views import View
+from hansard.surfaces.afar import view_from_afar
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import (
     ContinuationRequest,
@@ -68,7 +71,7 @@ async def go_on_from(
 async def _accepted(request: Request, run: str, wait_s: float) -> Response:
     await runs.waited(request, run, wait_s)
     with on_record(run):
-        view = await asyncio.to_thread(deliberation_view, desk_of(request).hansard.store, run)
+        view = await asyncio.to_thread(_view, desk_of(request).hansard, run)
     return answer(view, 200 if view["state"] in ENDED else 202, {"location": f"/v1/deliberations/{run}"})
 
 
@@ -124,7 +127,7 @@ async def show(request: Request, run: str) -> Response:
     desk = desk_of(request)
     known = await _found(desk, run)
     with refusing(404):
-        return answer(await asyncio.to_thread(deliberation_view, desk.hansard.store, known))
+        return answer(await asyncio.to_thread(_view, desk.hansard, known))
 
 
 @router.get("/v1/deliberations/{run}/transcript", response_model=list[dict[str, Any]], responses=documented(404, 409))
@@ -151,6 +154,10 @@ async def follow(
 ) -> Response:
     """What is recorded of a deliberation, until it is over (server-sent events)."""
     return await runs.follow(request, await _found(desk_of(request), run), last_event_id)
+
+
+def _view(hansard: Hansard, run: str) -> View:
+    return view_from_afar(deliberation_view(hansard.store, run), hansard, "http")
 
 
 async def _found(desk: Desk, run: str) -> str:

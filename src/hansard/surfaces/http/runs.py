@@ -14,6 +14,7 @@ from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.following import over_at
 from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
+from hansard.surfaces.afar import view_from_afar
 from hansard.surfaces.http.asking import wishes_of
 from hansard.surfaces.http.bodies import (
     FullRunView,
@@ -242,6 +243,7 @@ async def _shown(request: Request, run: str, wait_s: float, status: int | None =
     """The run; 200 when it has ended, or where nothing else is said."""
     if wait_s:
         await waited(request, run, wait_s)
-    view = await asyncio.to_thread(desk_of(request).hansard.runs.show, run)
+    hansard = desk_of(request).hansard
+    view = view_from_afar(await asyncio.to_thread(hansard.runs.show, run), hansard, "http")
     over = view["state"] in ENDED
     return answer(view, 200 if over or status is None else status, {"location": f"/v1/runs/{run}"})

@@ -15,6 +15,7 @@ from hansard.app.setup.panels import personas_of
 from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.views import View
 from hansard.errors import UsageError
+from hansard.surfaces.afar import view_from_afar
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.running import owned, seen_through, settled
 from hansard.surfaces.mcp.tasks import as_task
@@ -109,7 +110,8 @@ async def deliberate_adaptive(call: Call, asked: Adapting) -> View:
         going_on = go_on(hansard.deliberations, following, surface="mcp", actor=call.actor)
         run = await call.desk.made(going_on, call.actor)
     view = await asyncio.to_thread(chain_view, hansard.store, run)
-    return view | {"final": view["sessions"][-1]}
+    sessions = [view_from_afar(each, hansard, "mcp") for each in view["sessions"]]
+    return view | {"sessions": sessions, "final": sessions[-1]}
 
 
 @tool("Go on with a deliberation that asked for something", "runs", DeliberationView)

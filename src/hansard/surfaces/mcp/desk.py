@@ -18,6 +18,7 @@ from hansard.app.telling.following import over_at
 from hansard.app.views import View
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable, UsageError
 from hansard.finishing import SHUTDOWN
+from hansard.surfaces.afar import view_from_afar
 
 if TYPE_CHECKING:
     from hansard.app.serving.daemon import Daemon
@@ -217,7 +218,9 @@ class Desk:
 
     def _shown(self, run: str) -> View:
         view = self.hansard.runs.show(run)
-        return view | (deliberation_view(self.hansard.store, view["run"]) if view["mode"] == "deliberation" else {})
+        if view["mode"] == "deliberation":
+            view |= deliberation_view(self.hansard.store, view["run"])
+        return view_from_afar(view, self.hansard, "mcp")
 
     def cancel(self, run: str, actor: str | None) -> "asyncio.Task[None]":
         """Cancel a run in the background."""

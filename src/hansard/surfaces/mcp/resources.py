@@ -23,6 +23,7 @@ from mcp.types import (
 from hansard.app.serving.publishing import exact_deliberation, exact_run, runs_page
 from hansard.app.views import View, whole
 from hansard.errors import UsageError
+from hansard.surfaces.afar import view_from_afar
 from hansard.surfaces.mcp import results
 from hansard.surfaces.mcp.desk import Desk
 
@@ -88,7 +89,8 @@ def reader(desk: Desk) -> Callable[[Context, ReadResourceRequestParams], Awaitab
 
 
 def _run(desk: Desk, name: str) -> View:
-    return desk.hansard.runs.show(exact_run(desk.hansard.store, name))
+    hansard = desk.hansard
+    return view_from_afar(hansard.runs.show(exact_run(hansard.store, name)), hansard, "mcp")
 
 
 def _transcript(desk: Desk, name: str) -> View:

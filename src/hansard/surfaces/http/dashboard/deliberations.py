@@ -17,7 +17,7 @@ from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.sessionpage import said, session_page
 from hansard.app.views import View
 from hansard.errors import HansardError, StoreError
-from hansard.surfaces.afar import from_afar
+from hansard.surfaces.afar import from_afar, view_from_afar
 from hansard.surfaces.http import deliberations as api
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import ContinuationRequest
@@ -89,7 +89,7 @@ def _deliberation(desk: Desk, run: str, session: str | None) -> dict[str, Any]:
             rounds.setdefault(message["round"], []).append({**message, "said": _said(message)})
     failures = [entry for entry in entries if entry["kind"] == "turn.failed"]
     return {
-        "view": view,
+        "view": view_from_afar(view, hansard, "http"),
         # Nobody goes on from a session inside of a run but the run.
         "before": None if session else before_it(store, run),
         "after": None if session else after_it(store, run),

@@ -15,6 +15,7 @@ from hansard.app.telling.compare import has_answers, shown
 from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.app.telling.recorded import ENDED, STATES
 from hansard.app.views import View, entry_view
+from hansard.surfaces.afar import view_from_afar
 from hansard.surfaces.http import runs as api
 from hansard.surfaces.http.bodies import Seq
 from hansard.surfaces.http.dashboard.graphs import MOST_DRAWN, timeline, waves
@@ -81,7 +82,7 @@ def _run(hansard: Hansard, run: str) -> dict[str, Any]:
     _without_decided(hansard.gates, [view])
     bars = timeline(entries)
     return {
-        "run": view,
+        "run": view_from_afar(view, hansard, "http"),
         "graph": waves(view["tasks"]),
         "bars": bars[:MOST_DRAWN],
         "undrawn": len(bars[MOST_DRAWN:]),
