@@ -267,7 +267,7 @@ async def test_a_crash_counts_once_however_often_the_budget_keeps_the_attempt_fr
     ended = await at.run(plan=plan(task("a")), wishes=Wishes(judge="checks", answer="join", roster=lanes))
     [attempted] = at.entries(ended.run, "task.attempted")
     ledger = ledger.until(next(n for n in range(len(ledger.commits)) if ledger.until(n).head().size > attempted.seq))
-    for _ in range(6):
+    for _ in range(5):
         at = desk(Answers(), store=ledger)
         await at.runs.drive(ended.run)
         [restarted] = at.entries(ended.run, "task.restarted")

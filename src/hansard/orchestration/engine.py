@@ -26,10 +26,12 @@ from hansard.domain.work import (
 )
 from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
 from hansard.finishing import to_the_end
+from hansard.ledger.entry import Entry
 from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.contexts import Contexts
+from hansard.orchestration.deadly import is_told_first, too_deadly
 from hansard.orchestration.ending import (
     Ended,
     Ending,
@@ -113,9 +115,9 @@ class Engine:
             await give_back(self._store, claim)
 
     async def _put(self, run: str, ask: Ask) -> None:
-        _, asked = await asyncio.to_thread(self._asked, run)
-        if asked is not None:
-            self._means_of(asked.config, run)
+        progress, entries = await asyncio.to_thread(self._read, run)
+        if progress.configured is not None:
+            self._means_of((await asyncio.to_thread(self._asked, progress, entries)).config, run)
         await ask()
 
     async def _driven(self, run: str, claim: Claim, ask: Ask | None) -> Ended:
@@ -123,31 +125,49 @@ class Engine:
         try:
             if ask is not None:
                 await self._put(run, ask)
-            progress, asked = await asyncio.to_thread(self._asked, run)
-            if asked is None:
+            progress, entries = await asyncio.to_thread(self._read, run)
+            if progress.requested is None or progress.configured is None:
                 place = self._store.place
                 raise UsageError(f"there is no run {run} in {place}; `hansard runs --ledger {quote(place)}` lists them")
             if progress.ended is not None:
                 return ended_before(progress.ended)
-            try:
-                means = self._means_of(asked.config, run)
-            except (UsageError, ProviderError) as error:
-                if progress.seems_driven and progress.cancel_asked is None:
-                    # Whoever had it is gone, and it is to be told once, and not each time that somebody finds out.
-                    await self._taken(journal, progress)
-                    await journal.put(interrupted(error), "engine", progress.claims[-1:])
-                raise
+            before = len(progress.claims)
+            asked, means = await self._opened(journal, progress, entries)
         except HansardError:
             progress = await asyncio.to_thread(self.reread, run)
             if progress.cancel_asked is None or progress.ended is not None:
                 raise
             return await self._given_up(journal, progress, progress.cancel_asked)
-        if progress.rests:
+        if len(progress.claims) == before and progress.rests:
             # Whoever only looks whether people have decided leaves no trace: a run may wait for months.
             journal.first = lambda: self._taken(journal, progress)
-        else:
+        elif len(progress.claims) == before:
             await self._taken(journal, progress)
         return await _Drive(self, journal, progress, self._store, asked, means).to_the_end()
+
+    async def _opened(self, journal: Journal, progress: Progress, entries: Mapping[int, Entry]) -> tuple[Asked, Means]:
+        """What is asked for, and who can be asked for it. That may end this process as it ended the one before: whoever comes behind
+        that one says so first, and whoever said so says that he has left."""
+        restarts = self._config_in(progress, entries).tuning.restarts
+        refused = too_deadly(progress, restarts, self._store.place)
+        wanted = progress.cancel_asked is None
+        if told := wanted and not progress.rests and is_told_first(progress, journal.claim, restarts):
+            await self._taken(journal, progress)
+        try:
+            if refused:
+                raise UsageError(refused)
+            asked = await asyncio.to_thread(self._asked, progress, entries)
+            return asked, self._means_of(asked.config, journal.run)
+        except (Fenced, Unavailable):
+            raise
+        except BaseException as error:
+            cannot = wanted and progress.seems_driven and isinstance(error, UsageError | ProviderError)
+            if cannot and not told:
+                # Whoever had it is gone, and it is to be told once, and not each time that somebody finds out.
+                await self._taken(journal, progress)
+            if cannot or told:
+                await to_the_end(journal.put(interrupted(error), "engine", progress.claims[-1:]))
+            raise
 
     async def _taken(self, journal: Journal, progress: Progress) -> None:
         """Say on the record who drives from here."""
@@ -177,21 +197,29 @@ class Engine:
         await journal.record(fact, "engine", [asked])
         return Ended(run=journal.run, state="cancelled", reason="cancelled")
 
-    def _asked(self, run: str) -> tuple[Progress, Asked | None]:
-        """How far a run has come, and what was asked for; None where there is no such run."""
+    def _read(self, run: str) -> tuple[Progress, dict[int, Entry]]:
+        """How far a run has come, and its entries."""
         entries = {entry.seq: entry for entry in read_entries(self._store, Query(run=run))}
         progress = progress_of(run, entries.values())
-        if progress.requested is None or progress.configured is None:
-            return progress, None
         # What an earlier driver left may have lain there for long; most runs that begin were recorded a moment ago.
-        if progress.claims or lies_back(self._store, progress.requested):
+        if progress.claims or (progress.requested is not None and lies_back(self._store, progress.requested)):
             check_held(self._store, entries.values(), self._known)
-        requested, configured = entries[progress.requested], entries[progress.configured]
+        return progress, entries
+
+    def _asked(self, progress: Progress, entries: Mapping[int, Entry]) -> Asked:
+        """What was asked for."""
+        assert progress.requested is not None
+        assert progress.configured is not None
+        requested, config = entries[progress.requested], self._config_in(progress, entries)
         request = Body.raw(body_of(self._store, requested, "request")).as_text()
         brings = progress.plan is None and "plan" in requested.body
         plan = body_of(self._store, requested, "plan") if brings else None
-        config = self._config(body_of(self._store, configured, "config"), configured.seq)
-        return progress, Asked(requested.seq, configured.seq, request, config, plan)
+        return Asked(requested.seq, progress.configured, request, config, plan)
+
+    def _config_in(self, progress: Progress, entries: Mapping[int, Entry]) -> RunConfig:
+        assert progress.configured is not None
+        configured = entries[progress.configured]
+        return self._config(body_of(self._store, configured, "config"), configured.seq)
 
     def _config(self, data: bytes, seq: int) -> RunConfig:
         """A configuration as recorded. Most runs have that of the one before."""

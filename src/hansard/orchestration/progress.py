@@ -174,7 +174,7 @@ class Progress:
             self._settle(entry)
         data = entry.data
         # What people say may come while nobody drives: at a gate for days. Only a driver's own entries tell that it worked.
-        if entry.kind != RunClaimed.KIND and entry.kind in DRIVEN:
+        if entry.kind in DRIVEN and entry.kind != RunClaimed.KIND and not _cannot(entry):
             self._spoken = entry.seq
         if self._epoch_ts and entry.kind != RunClaimed.KIND and entry.kind in DRIVEN:
             self.spent = replace(self.spent, elapsed_us=self.spent.elapsed_us + max(0, entry.ts - self._epoch_ts))
@@ -250,11 +250,15 @@ class Progress:
             return "new"
         return "resumed" if claim.because == "new" else claim.because
 
+    @property
+    def died(self) -> int:
+        """The deaths, with that of whoever had it last. Who could not go on, and said so, has done nothing about them."""
+        again = 0 if self._spoken > max(self.claims, default=-1) else self.deaths
+        return again + self.seems_driven
+
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
-        if self.claims:
-            again = 0 if self._spoken > self.claims[-1] else self.deaths
-            self.deaths = again + 1 if self.seems_driven else 0
+        self.deaths = self.died
         self.claims.append(seq)
         self.count_crashes()
         self.lose()
@@ -334,7 +338,7 @@ class Progress:
         for each in self.tasks.values():
             each.skipped = each.refused = None
         self.ended = self.answered = self.cancel_asked = self.revised = None
-        self.checked, self.crashes, self.swallowed = {}, {}, {}
+        self.checked, self.crashes, self.swallowed, self.deaths = {}, {}, {}, 0
         self._spared.update(self.asking)
 
     def _asks(self, entry: Entry) -> None:
@@ -467,6 +471,10 @@ def take_gate(gates: dict[str, Gate], entry: Entry) -> None:
         gates[id].decisions.append(entry)
     elif entry.kind == "gate.closed" and id in gates:
         gates[id].closed = entry
+
+
+def _cannot(entry: Entry) -> bool:
+    return entry.kind == "run.interrupted" and entry.data["by"] == "error"
 
 
 def _asked(entry: Entry) -> Asked:

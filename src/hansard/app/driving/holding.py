@@ -15,7 +15,7 @@ from hansard.app.driving.entering import Entering
 from hansard.app.driving.panel_provider import Nobody
 from hansard.app.pool import Pool
 from hansard.app.setup.convening import Convening
-from hansard.app.setup.given_up import given_up
+from hansard.app.setup.given_up import RESTARTS, given_up
 from hansard.app.telling.deliberationviews import ENDS, Spent, convening_of, has_session, spent_on_record
 from hansard.deliberation.archive import Taken
 from hansard.deliberation.chair import Held
@@ -31,6 +31,7 @@ from hansard.domain.fact import Body
 from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded
 from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
+from hansard.orchestration.deadly import is_told_first, too_deadly
 from hansard.orchestration.ending import Ended, ended_before, interrupted
 from hansard.orchestration.journal import without_secrets
 from hansard.orchestration.progress import Progress
@@ -57,6 +58,8 @@ class Hold:
         self._recorder, self._store, self._pool = recorder, store, pool
         self.progress, self._claim, self._cancel, self._tell = progress, claim, cancel, tell
         self._entering = Entering(recorder, self._claimed)
+        self._refused: str | None = None
+        """Why it is only ended here, and nobody is opened for it."""
 
     async def session(self, pins: Pins | None = None) -> Sitting:
         """Hold the session, or what is left of it."""
@@ -116,9 +119,13 @@ class Hold:
     async def _taken(self, *, once: bool = False) -> AsyncIterator[Pen]:
         """Hold it from here; and say on the record that he who said that he does has left, whatever kept him from ending it."""
         progress, before = self.progress, len(self.progress.claims)
+        if progress.ended is None:
+            self._refused = too_deadly(progress, RESTARTS, self._store.place)
         try:
-            if once:
+            if once or (is_told_first(progress, self._claim, RESTARTS) and not self._cancel.is_set()):
                 await self._entering.enter()
+            if self._refused and not self._cancel.is_set():
+                raise UsageError(self._refused)
             known = [each for each in (progress.requested, progress.configured) if each is not None]
             yield Pen(recorder=self._entering, run=progress.run, claim=self._claim, causes=known)
         except BaseException as error:
@@ -203,6 +210,8 @@ class Hold:
         its directory says of its providers can be told only where they are, so it is left to be completed there.
         """
         try:
+            if self._refused:
+                raise UsageError(self._refused)
             return made.setting(self._pool, **how), Path(made.runs) if made.runs else None
         except (UsageError, ProviderError):
             if not self._cancel.is_set():
