@@ -35,6 +35,7 @@ from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import deliberation_view, find_session
 from hansard.deliberation.archive import Archive, read_manifest
 from hansard.deliberation.documents import Artifact, Config
+from hansard.deliberation.inventory import EVENTS
 from hansard.deliberation.pins import pinned
 from hansard.domain.exchange import Completion, Cost, Exchange
 from hansard.errors import Fenced, StoreError, Unavailable, UsageError
@@ -565,6 +566,15 @@ async def test_a_directory_that_was_moved_is_not_resumed_and_the_advice_is_true(
         assert "runs resume" not in str(refused.value)
         with pytest.raises(UsageError, match="knows no session"):
             find_session(service.store, tmp_path)
+
+
+def test_a_pinned_session_writes_the_same_log_of_its_calls_however_long_they_took(tmp_path: Path) -> None:
+    def held(name: str) -> bytes:
+        log = str(tmp_path / f"{name}.db")
+        run_session(config(), scripted(ANSWERS), runs_root=tmp_path / name, ledger=log, harness_pinning=pinned())
+        return (tmp_path / name / "s-1" / EVENTS).read_bytes()
+
+    assert held("a") == held("b")
 
 
 class FullDisk(Archive):

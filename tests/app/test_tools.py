@@ -4,10 +4,12 @@ import asyncio
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from hansard.app.telling.spans import run_spans
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Completion, Cost, Exchange, ToolCall
 from hansard.errors import UsageError
+from hansard.ledger.entry import Entry
 from hansard.orchestration.progress import progress_of
 from hansard.providers.tools import Refusal
 from panels import PANELS, Voices, agreeing, synthesis, turn, verdict
@@ -225,12 +228,40 @@ async def test_what_a_tool_takes_is_no_time_of_its_lane_whoever_reads_it_from_th
     returned = one(d.entries(ended.run, "tools.returned")).seq
     slower = [each._replace(ts=each.ts + 60_000_000 * (each.seq >= returned)) for each in entries]
     assert progress_of(ended.run, slower).lanes == progress_of(ended.run, entries).lanes
-    # While a model that takes its time takes that of its lane, whether it wants a tool or answers.
+    # While a model that takes its time takes that of its lane, whether it wants a tool or answers. Older records tell it by the
+    # times of their entries.
+    older = [each._replace(data=without_latency(each)) for each in entries]
     for kind in ("tools.called", "turn.taken"):
-        at = d.entries(ended.run, kind)[-1].seq
-        later = [each._replace(ts=each.ts + 60_000_000 * (each.seq >= at)) for each in entries]
-        took_us = [progress_of(ended.run, told).lanes["alpha"].elapsed_us for told in (entries, later)]
-        assert took_us[1] - took_us[0] == 60_000_000
+        at = d.entries(ended.run, kind)[-1]
+        longer = {**at.data, "latency_us": int(at.data["latency_us"]) + 60_000_000}
+        told = [each._replace(data=longer if each.seq == at.seq else each.data) for each in entries]
+        later = [each._replace(ts=each.ts + 60_000_000 * (each.seq >= at.seq)) for each in older]
+        for before, after in ((entries, told), (older, later)):
+            took_us = [progress_of(ended.run, each).lanes["alpha"].elapsed_us for each in (before, after)]
+            assert took_us[1] - took_us[0] == 60_000_000
+
+
+def without_latency(entry: Entry) -> Mapping[str, Any]:
+    """What an older version recorded of a call inside of a session."""
+    is_call = entry.kind in ("panel.selected", "tools.called", "turn.taken", "turn.failed")
+    return {name: each for name, each in entry.data.items() if not (is_call and name == "latency_us")}
+
+
+async def test_the_seconds_of_a_lane_are_those_of_its_calls_and_not_what_goes_by_between_their_entries() -> None:
+    """A disk that is slow, or a clock that is set: whoever was asked took no time for that."""
+    ledger, minutes = Ledger(), count()
+    ledger._clock = lambda: time.time() + 60 * next(minutes)
+    settings = {"panels": ARMED, "tools": {"almanac": ALMANAC}}
+    d = desk(Answers(), Voices(curious), store=ledger, settings=settings)
+    wishes = Wishes(roster=roster(alpha={"provider": "panel:bench", "budget": Budget(max_seconds=100)}))
+    run = (await d.run("x", plan=plan(task("a"), task("b", "a"), task("c", "b")), wishes=wishes)).run
+    assert one(d.entries(run, "run.ended")).data["state"] == "answered"
+    report = await d.runs.rerun(run)
+    assert report["identical"] is True, report
+    # Whoever goes on after a crash counts as whoever did not crash.
+    for commits in range(len(ledger.commits) // 2, len(ledger.commits) - 1, 5):
+        again = desk(Answers(), Voices(curious), store=ledger.until(commits), settings=settings)
+        assert (await again.runs.drive(run)).state == "answered"
 
 
 async def test_a_rerun_counts_the_time_of_a_call_for_tools_once() -> None:

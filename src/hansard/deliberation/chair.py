@@ -259,7 +259,8 @@ class Chair:
         if tools is None or tools.used is None:
             return called
         self._priced = self._priced and tools.priced
-        return replace(called, before=tools.used, calls=min(called.calls, tools.calls), tools=(tools.last,))
+        calls = min(called.calls, tools.calls)
+        return replace(called, before=tools.used, waited_us=tools.latency_us, calls=calls, tools=(tools.last,))
 
     async def _in_flight(self, provider: Provider, exchange: Exchange, tools: ToolMinutes | None) -> Completion:
         """The one call of this moment. Cancelling the session ends it."""

@@ -21,8 +21,10 @@ _EVENTS: tuple[type[Fact], ...] = (
     *(TurnAsked, TurnFailed, TurnTaken, PanelSelected, SessionEnded),
     *(ToolsCalled, ToolsReturned),
 )
+_ON_RECORD_ONLY = ("jitter_seed", "latency_us")
+"""A pinned session writes the same directory each time, however long its calls took."""
 _NAMES: Mapping[type[Fact], tuple[str, ...]] = {
-    kind: tuple(field.name for field in shape_of(kind).data if field.name != "jitter_seed") for kind in _EVENTS
+    kind: tuple(field.name for field in shape_of(kind).data if field.name not in _ON_RECORD_ONLY) for kind in _EVENTS
 }
 _OPTIONAL: Mapping[type[Fact], tuple[str, ...]] = {
     kind: tuple(field.name for field in shape_of(kind).data if field.optional and field.name in names)

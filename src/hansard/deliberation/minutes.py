@@ -54,6 +54,8 @@ class Called:
     """By the calls for tools before it, which are on the record already."""
     calls: int = 1
     """0 where a tool has ended it, since all calls of the model were for tools, or nobody was asked."""
+    waited_us: int = 0
+    """How long the calls for tools before it took, of what the completion says."""
     tools: tuple[Cause, ...] = ()
     """The newest entry about tools that were run for it, where there were any."""
 
@@ -220,12 +222,15 @@ def _grown(before: dict[str, Any], draft: Draft) -> Iterator[Any]:
 
 def _spent(called: Called | None) -> dict[str, Any]:
     """What the last call took, and how its cost is known where there was one."""
-    used = called.used if called else NO_USAGE
+    used, latency_us = called.used if called else NO_USAGE, None
+    if called:
+        latency_us = called.completion.latency_us - called.waited_us if called.calls else 0
     return {
         "prompt_tokens": used.prompt_tokens,
         "completion_tokens": used.completion_tokens,
         "cost_usd_nano": round(used.cost_usd * NANO_PER_USD),
         "cost_basis": called.completion.cost.basis if called and called.calls else None,
+        "latency_us": latency_us,
     }
 
 

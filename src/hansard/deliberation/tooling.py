@@ -31,6 +31,7 @@ class ToolMinutes:
     ) -> None:
         self.last: Cause = asked
         self.used: Usage | None = None
+        self.latency_us = 0
         self.priced = True
         """Whether it is known what each call for tools cost."""
         self.calls = 1
@@ -49,12 +50,14 @@ class ToolMinutes:
             completion_tokens=used.completion_tokens,
             cost_usd_nano=completion.cost.usd_nano,
             cost_basis=completion.cost.basis,
+            latency_us=completion.latency_us,
             calls=self._body({"text": completion.text, "calls": calls, **thought}),
         )
         try:
             await self._note(fact)
         finally:
             self.calls, self.used = 0, used if self.used is None else added(self.used, used)
+            self.latency_us += completion.latency_us
             self.priced = self.priced and is_priced(used.total_tokens, completion.cost.basis)
             why = self._count(used)
         return why

@@ -43,7 +43,7 @@ class SessionConvened(Fact):
 
 @value
 class PanelSelected(Fact):
-    """Who sits on the panel, by which strategy; where a model chose, what that call took."""
+    """Who sits on the panel, by which strategy; where a model chose, what that call took, `latency_us` among it."""
 
     KIND: ClassVar[str] = "panel.selected"
     DRIVEN: ClassVar[bool] = True
@@ -55,6 +55,7 @@ class PanelSelected(Fact):
     completion_tokens: int | None = None
     cost_usd_nano: int | None = None
     cost_basis: CostBasis | None = None
+    latency_us: int | None = None
     selection: Body
 
 
@@ -130,6 +131,7 @@ class ToolsCalled(Fact):
     completion_tokens: int
     cost_usd_nano: int | None = None
     cost_basis: CostBasis | None = None
+    latency_us: int | None = None
     calls: Body
 
 
@@ -151,6 +153,7 @@ class TurnFailed(Fact):
     """An attempt that gave no usable turn, with what it cost all the same, besides what `tools.called` counts.
 
     `calls` is 0 where no model was asked since; otherwise the attempt is one call. `pause_us`: the pause before the next one.
+    `latency_us`: how long that call took.
     """
 
     KIND: ClassVar[str] = "turn.failed"
@@ -167,6 +170,7 @@ class TurnFailed(Fact):
     cost_basis: CostBasis | None = None
     calls: int | None = None
     pause_us: int | None = None
+    latency_us: int | None = None
     result: Body
 
 
@@ -174,7 +178,7 @@ class TurnFailed(Fact):
 class TurnTaken(Fact):
     """A message entered the transcript; the part `message` holds its RFC 8785 bytes.
 
-    Its figures are those of the last call: what calls for tools took stands in `tools.called`.
+    Its figures are those of the last call, and `latency_us` how long that took: what calls for tools took stands in `tools.called`.
     """
 
     KIND: ClassVar[str] = "turn.taken"
@@ -199,6 +203,7 @@ class TurnTaken(Fact):
     cost_basis: CostBasis | None = None
     confidence_ppm: int | None = None
     tools: int | None = None
+    latency_us: int | None = None
     message: Body
     result: Body | None = None
 

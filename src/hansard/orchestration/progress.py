@@ -388,7 +388,8 @@ class Progress:
         """Count what a model was asked last in a turn; comes back whose task that was."""
         data = entry.data
         asked = max((seq for seq in entry.causes if seq in self._asked_ts), default=None)
-        took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0
+        # Older records do not say it: what went by between the entries is about as much.
+        took_us = data.get("latency_us", max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0)
         task = self._task_of.get(asked, "") if asked is not None else ""
         tokens = int(data["prompt_tokens"]) + int(data["completion_tokens"])
         priced = is_priced(tokens, data.get("cost_basis"))

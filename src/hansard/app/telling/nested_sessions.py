@@ -92,5 +92,5 @@ def _took(entry: Entry, asked_ts: dict[int, int]) -> Completion:
         returned_model="",
         usage=Usage(input_tokens=int(data["prompt_tokens"]), output_tokens=int(data["completion_tokens"])),
         cost=Cost(usd_nano=int(data.get("cost_usd_nano") or 0)),
-        latency_us=max(0, entry.ts - began),
+        latency_us=data.get("latency_us", max(0, entry.ts - began)),
     )
