@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from hansard.app.archived.evaluating import Problem, compared, evaluated, find_h
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
-from hansard.app.setup.convening import Call, convening
+from hansard.app.setup.convening import Call, convening, default_config
 from hansard.app.setup.panels import panel_of, personas_of
 from hansard.app.setup.panelviews import check_view, panel_view, panels_view, personas_list
 from hansard.app.setup.wishes import Wishes
-from hansard.domain.exchange import Exchange
+from hansard.domain.exchange import Completion, Cost, CostBasis, Exchange
 from hansard.errors import UsageError
 from panels import Voices, agreeing, synthesis, verdict
 from shell import Shell
@@ -306,6 +307,30 @@ async def test_two_sessions_are_compared_in_figures_answers_and_what_they_left_o
         assert (view["same_answer"], view["settled_in_b"], view["open_in_b"]) == (False, ["t"], [])
         assert view["more_in_b"]["tokens"] == 0
         assert compared(one, one)["same_transcript"] is True
+
+
+@pytest.mark.parametrize(("basis", "lacking"), [("unmetered", 0), ("unknown", 4)])
+async def test_a_session_that_cost_nothing_is_told_from_one_whose_cost_nobody_knows(
+    basis: CostBasis, lacking: int, tmp_path: Path
+) -> None:
+    class Unpriced(Voices):
+        """A server that says nothing of money."""
+
+        async def complete(self, exchange: Exchange) -> Completion:
+            return replace(await super().complete(exchange), cost=Cost(usd_nano=0, basis=basis))
+
+    settings = project(tmp_path)
+    async with Hansard.open(
+        settings=settings, providers={"voices": Unpriced(unmetered=basis == "unmetered")}
+    ) as hansard:
+        call = Call(config=default_config("Keep it?", "voices", "voice"), panel=["critic", "engineer"], runs=tmp_path)
+        run = await hansard.deliberations.convene(convening(settings, hansard.pool, call))
+        await hansard.deliberations.hold(run)
+        for name in (run, str(hansard.deliberations.show(run)["run_dir"])):
+            held = find_held(name, tmp_path, hansard.store)
+            row = compared(held, held)["a"]
+            assert (row["cost_usd"], row["calls_without_price"]) == (0, lacking)
+        assert compared(held, replace(held, events=None))["b"]["calls_without_price"] is None
 
 
 def test_two_sessions_without_an_answer_have_not_the_same_one(shell: Shell) -> None:

@@ -24,11 +24,13 @@ from hansard.deliberation.inventory import EVENTS
 from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.questions import read_questions
 from hansard.deliberation.story import entries_of, read_story
+from hansard.domain.exchange import is_priced
 from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
 from hansard.domain.work import Surface
 from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
+from hansard.record.history import TURNS
 from hansard.record.reading import formed, read_entries
 from hansard.store.base import Query, Store
 
@@ -168,6 +170,7 @@ def short(held: Held) -> View:
         "messages": len(transcript),
         "tokens": found["tokens_cumulative"]["total_tokens"],
         "cost_usd": found["cost_cumulative"]["cost_usd"],
+        "calls_without_price": _without_price(held.events),
         "role_purity": round(fmean(scores), 6) if scores else None,
         "disagreement_frequency": found["disagreement_frequency"],
         "delegation_frequency": found["delegation_frequency"],
@@ -176,6 +179,19 @@ def short(held: Held) -> View:
         "transcript_digest": artifact["transcript_digest"],
         "answer": answer,
     }
+
+
+def _without_price(events: Sequence[Mapping[str, Any]] | None) -> int | None:
+    """How many calls there are whose cost nobody knows, so that the sum lacks it; None where none of them are at hand."""
+    if events is None:
+        return None
+    calls = [each for each in events if each["event"] in TURNS]
+    return sum(not is_priced(_tokens(each), each.get("cost_basis")) for each in calls)
+
+
+def _tokens(event: Mapping[str, Any]) -> int:
+    used = (event.get("prompt_tokens"), event.get("completion_tokens"))
+    return sum(each for each in used if isinstance(each, int))
 
 
 def compared(a: Held, b: Held) -> View:
