@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,8 @@ from hansard.domain.custody import ForeignEntry, Imported
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record.foreign import ForeignReport, examine, import_foreign, is_foreign
-from hansard.record.foreign_format import MEANINGS, Code, HexTree, canonical, entry_hash, payload_hash
+from hansard.record.foreign_format import MEANINGS, Code, Findings, HexTree, canonical, entry_hash, payload_hash
+from hansard.record.foreign_sqlite import SqliteLedger
 from hansard.store.base import Query, Store
 from signed_log import SignedLog
 
@@ -618,6 +620,34 @@ def test_a_damaged_database_gives_what_can_still_be_read(tmp_path: Path) -> None
     report = examine(path)
     assert "database_damaged" in found(report)
     assert not report.verified
+
+
+@pytest.mark.parametrize("table", ["entries", "payloads"])
+def test_a_database_whose_pages_lead_to_the_same_page_again_comes_to_an_end(tmp_path: Path, table: str) -> None:
+    """Three rows, on a page to which 300 places lead, on a page to which 300 places lead."""
+    path = Forum.of(3).write_sqlite(tmp_path / "forum.db")
+    with closing(sqlite3.connect(path)) as db:
+        [[root]] = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,))
+        [[size]] = db.execute("PRAGMA page_size")
+    raw = bytearray(path.read_bytes())
+    page, pages = slice((root - 1) * size, root * size), len(raw) // size
+
+    def inner(child: int) -> bytes:
+        start = size - 300 * 5
+        cells = (start + at * 5 for at in range(300))
+        head = struct.pack(">BHHHBI", 5, 0, 300, start, 0, child) + b"".join(struct.pack(">H", at) for at in cells)
+        return head.ljust(start, b"\0") + struct.pack(">IB", child, 100) * 300
+
+    raw += raw[page] + inner(pages + 1)
+    raw[page] = inner(pages + 2)
+    raw[28:32] = struct.pack(">I", pages + 2)
+    path.write_bytes(raw)
+    source = SqliteLedger(path)
+    findings = Findings()
+    with closing(source):
+        seen = len(list(source.rows(findings) if table == "entries" else source.payloads(findings)))
+    assert 3 < seen < 3 * 300 * 300
+    assert any(place.startswith(f"{table} after row") for place in findings.places["database_damaged"])
 
 
 def test_a_view_that_poses_as_the_table_is_refused(tmp_path: Path) -> None:

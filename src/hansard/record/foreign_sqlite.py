@@ -27,6 +27,8 @@ from hansard.record.foreign_format import (
 
 _PAYLOAD_COLUMNS = ("payload_hash", "body")
 _SUFFIXES = ("", "-wal", "-journal")
+_STEPS = 10_000
+_STEPS_A_BYTE = 8
 
 
 class SqliteLedger:
@@ -37,6 +39,7 @@ class SqliteLedger:
     def __init__(self, path: Path) -> None:
         self.rows_seen = 0
         self._path = path
+        self._allow = self._left = 0
         with ExitStack() as opened:
             aside = new_aside()
             opened.callback(aside.remove)
@@ -46,6 +49,9 @@ class SqliteLedger:
             try:
                 self._db = opened.enter_context(closing(_connect(aside.folder / real.name)))
                 _harden(self._db)
+                self._allow = 10 + _STEPS_A_BYTE * sum(each["bytes"] for each in self._files) // _STEPS
+                self._left = self._allow
+                self._db.set_progress_handler(self._spend, _STEPS)
                 self._columns = self._check_tables()
             except sqlite3.Error as error:
                 raise UsageError(f"{path} cannot be read as a SQLite file: {error}") from error
@@ -54,7 +60,7 @@ class SqliteLedger:
     def rows(self, findings: Findings) -> Iterator[Row]:
         self._tell_about_the_file(findings)
         try:
-            for values in self._db.execute(f"SELECT {', '.join(FIELDS)} FROM entries ORDER BY seq"):
+            for values in self._execute(f"SELECT {', '.join(FIELDS)} FROM entries ORDER BY seq"):
                 self.rows_seen += 1
                 members = dict(zip(FIELDS, values, strict=True))
                 place = f"entries row {self.rows_seen}"
@@ -67,7 +73,7 @@ class SqliteLedger:
         line = 0
         try:
             for line, (rowid, digest, text) in enumerate(
-                self._db.execute("SELECT rowid, payload_hash, body FROM payloads ORDER BY rowid"), 1
+                self._execute("SELECT rowid, payload_hash, body FROM payloads ORDER BY rowid"), 1
             ):
                 place = f"payloads row {line}"
                 body, repeated = _parsed(text)
@@ -126,16 +132,25 @@ class SqliteLedger:
             for kind, name in self._db.execute("SELECT type, name FROM sqlite_schema"):
                 if name not in self._columns and not str(name).startswith("sqlite_"):
                     findings.tell("object_unknown", f"{kind} {name}")
-            if self._db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            if self._execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 findings.tell("database_damaged", self._path.name)
         except sqlite3.Error:
             findings.tell("database_damaged", self._path.name)
 
     def _again(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         try:
-            return self._db.execute(sql, values).fetchall()
+            return self._execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
+
+    def _execute(self, sql: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        self._left = self._allow
+        return self._db.execute(sql, values)
+
+    def _spend(self) -> bool:
+        """Ends what would not end: a damaged tree can lead to the same page again and again."""
+        self._left -= 1
+        return self._left < 0
 
     def _not_found_again(self) -> StoreError:
         return StoreError(f"{self._path}: a row that was there is not found again; copy the file and import the copy")
