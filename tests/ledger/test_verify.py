@@ -295,6 +295,15 @@ class TestThePin:
         report = check(log, Options(pin=log.pin))
         assert (codes(report), report.exit_code) == (["not_sealed"], 23)
 
+    def test_of_a_log_without_keys_no_pin_holds(self, check: Check) -> None:
+        log = Log.begun(signed=False)
+        report = check(log, Options(pin=f"{Key.of(ORIGIN).verifier.text()}@{log.leaves[0].hex()}"))
+        assert (codes(report), report.exit_code, report.signed.keys) == (
+            ["pin_identity", "unsealed_tail"],
+            21,
+            "none",
+        )
+
     @pytest.mark.parametrize("pin", ["", "nonsense", "a+b+c@d", f"{honest().pin}0", honest().pin.upper()])
     def test_a_bad_pin_is_the_callers_mistake(self, tmp_path: Path, pin: str) -> None:
         path = honest().write_jsonl(tmp_path / "x.jsonl")

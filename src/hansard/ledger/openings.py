@@ -153,7 +153,7 @@ class _Check:
             genesis=genesis.leaf if genesis else None,
             custody=genesis.custody if genesis else None,
             signed=Signed(
-                sealed_to=checkpoint.size if len(keys) == 2 and len(signers) == 2 else 0,
+                sealed_to=checkpoint.size if len(signers) == 2 else 0,
                 newest=checkpoint.size,
                 checkpoints=1,
                 checked=len(signers),
