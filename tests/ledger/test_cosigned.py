@@ -172,6 +172,7 @@ def test_a_word_counts_where_it_is_the_token_in_every_form_of_a_log(tmp_path: Pa
     ):
         report = verify(path, Options(witnesses=(key.text(),)))
         assert [each.size for each in report.witnessed] == ([6] if part == "token" else []), path
+        assert report.exit_code == (0 if part == "token" else 23)
 
 
 def test_a_token_that_was_redacted_is_gone(log: SignedLog, witness: Witness, checked: Checked) -> None:

@@ -192,6 +192,12 @@ def test_texts_that_would_not_read_back_are_not_written(text: str) -> None:
         format_note(text, parse_note(SIGNED).signatures)
 
 
+def test_a_note_may_be_as_long_as_any_and_have_a_hundred_signatures() -> None:
+    assert len(parse_note(f"{TEXT}\n{BY_PETER * 100}").signatures) == 100
+    longest = SIGNED.rjust((1 << 20) - len(SIGNED.encode()) + len(SIGNED), "x")
+    assert parse_note(longest).signatures == parse_note(SIGNED).signatures
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -204,6 +210,7 @@ def test_texts_that_would_not_read_back_are_not_written(text: str) -> None:
         SIGNED.replace("PeterNeumann", "Bad\u00a0Name"),
         SIGNED.replace("PeterNeumann", "Bad+Name"),
         SIGNED.replace("— PeterNeumann", "- PeterNeumann"),
+        SIGNED.replace("— PeterNeumann", "PeterNeumann"),
         SIGNED.replace("— PeterNeumann", "—  "),
         f"{SIGNED}Unexpected line.\n",
         f"{SIGNED}\n",

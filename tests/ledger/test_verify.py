@@ -157,6 +157,12 @@ class TestSignatures:
             assert [(each.code, each.grade) for each in report.findings] == [("half_signed", "warning")]
             assert (report.signed.sealed_to, report.signed.newest) == (31, 40)
 
+    def test_the_newest_checkpoint_is_checked_where_it_seals_nothing(self, check: Check) -> None:
+        log = honest()
+        assert log.identity is not None
+        log.checkpoints[4] = broken_signature(log.note(keys=[log.identity]))
+        assert codes(check(log)) == ["checkpoint_signature", "half_signed"]
+
     def test_a_retired_key_seals_nothing_any_more(self, check: Check) -> None:
         log = honest()
         assert log.identity is not None
@@ -360,12 +366,31 @@ class TestAgainst:
         report = check(honest(), Options(against=(self.kept(tmp_path, other.note()),)))
         assert (codes(report), report.exit_code) == (["anchor_origin"], 21)
 
+    def test_a_log_whose_genesis_cannot_be_read_is_held_against_it_all_the_same(
+        self, check: Check, tmp_path: Path
+    ) -> None:
+        log = honest()
+        kept = self.kept(tmp_path, log.note())
+        log.edit(0, lambda entry: entry["data"].update(nonce="none"))
+        assert {"genesis", "fork"} <= set(codes(check(log, Options(against=(kept,)))))
+
+    def test_a_file_that_is_longer_than_any_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path, kept = honest().write_jsonl(tmp_path / "x.jsonl"), self.kept(tmp_path, honest().note())
+        longest = len(honest().note().encode())
+        monkeypatch.setattr("hansard.ledger.anchors.MAX_RECEIPT", longest)
+        assert verify(path, Options(against=(kept,)), FAST).ok
+        monkeypatch.setattr("hansard.ledger.anchors.MAX_RECEIPT", longest - 1)
+        with pytest.raises(CannotRead, match="is larger than"):
+            verify(path, Options(against=(kept,)))
+
     def test_a_consistency_proof_that_does_not_fit_contradicts_it(self, check: Check, tmp_path: Path) -> None:
         log = honest()
         other = log.copy()
         other.edit(2, lambda entry: entry["data"].update(task="t9"))
         mixed = consistency(other, 10, 33).split("\n\n")[0] + "\n\n" + log.note(33)
         assert codes(check(log, Options(against=(self.kept(tmp_path, mixed),)))) == ["consistency"]
+        unproven = f"old 10\n\n{log.note(33)}"
+        assert codes(check(log, Options(against=(self.kept(tmp_path, unproven),)))) == ["consistency"]
         of_nothing = consistency(log, 10, 33).replace("old 10", "old 0")
         assert codes(check(log, Options(against=(self.kept(tmp_path, of_nothing),)))) == ["consistency"]
         assert not check(log, Options(against=(self.kept(tmp_path, f"old 0\n\n{log.note(33)}"),))).findings

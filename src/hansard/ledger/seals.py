@@ -229,7 +229,6 @@ class Seals:
         while self._candidates:
             if self._seals(self._candidates.pop()):
                 break
-        self._candidates.clear()
 
     def _tell_differing(self) -> None:
         if not self._differing:
