@@ -159,10 +159,20 @@ def test_a_proof_where_there_is_nothing_to_prove(witness: Witness, log: SignedLo
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"old 0\n", b"old 0\n\n", b"old 00\n\nx", b"old -1\n\nx", b"new 0\n\nx", b"\xff\n\n", b"old 0\n%%%\n\nx"],
+    [
+        b"",
+        b"old 0\n",
+        b"old 0\n\n",
+        b"old 00\n\nx",
+        b"old -1\n\nx",
+        b"0\n\nx",
+        b"new 0\n\nx",
+        b"\xff\n\n",
+        b"old 0\n%%%\n\nx",
+    ],
 )
-def test_whatever_is_no_request(witness: Witness, data: bytes) -> None:
-    assert refused(witness, data) == (400, None)
+def test_whatever_is_no_request(witness: Witness, log: SignedLog, data: bytes) -> None:
+    assert refused(witness, data.replace(b"x", grown(log).note.encode())) == (400, None)
 
 
 def test_a_proof_without_end(witness: Witness, log: SignedLog) -> None:
