@@ -19,11 +19,12 @@ from hansard.store.jsonl.index import Index
 from hansard.store.jsonl.restoring import restore as restore_lines
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import restoring as postgres_restoring
-from hansard.store.retracing import Restored
+from hansard.store.retracing import Restored, Retracing
 from hansard.store.sqlite import SqliteStore
 from hansard.store.sqlite.restoring import restore as restore_file
 from postgres import shared
 from signed_log import SignedLog, some_of_everything
+from specimens import Log
 from store.disks import tmpfs
 
 
@@ -138,6 +139,19 @@ def test_lines_that_do_not_hold_together_leave_nothing(original: SignedLog, plac
         with pytest.raises(StoreError, match="cannot be restored"):
             place.restore(rows, [])
         assert place.left() == []
+
+
+def test_a_log_whose_time_falls_is_not_laid_out() -> None:
+    log = Log.begun()
+    log.grow(2, bodies=False)
+    way = Retracing()
+    for line in log.lines[:2]:
+        way.step(line, ())
+    log.edit(2, lambda entry: entry.update(ts=way.sequence.ts - 1))
+    with pytest.raises(StoreError, match="does not follow"):
+        way.step(log.lines[2], ())
+    log.edit(2, lambda entry: entry.update(ts=way.sequence.ts))
+    way.step(log.lines[2], ())
 
 
 def test_a_source_that_fails_in_the_middle_leaves_nothing(original: SignedLog, place: Place) -> None:
