@@ -4,15 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.ledger.body import TEXT, commitment, opens
+from hansard.ledger.body import LARGE_BYTES, TEXT, commitment, opens
 from hansard.ledger.canonical import Malformed
 
 SALT = bytes(range(32))
 
 
-def test_a_commitment_is_the_published_formula() -> None:
-    inner = sha256(b"text/plain; charset=utf-8\nyes").digest()
-    assert commitment(SALT, TEXT, b"yes") == sha256(b"hansard-body/v1\n" + SALT + inner).digest()
+def formula(salt: bytes, media: str, body: bytes) -> bytes:
+    return sha256(b"hansard-body/v1\n" + salt + sha256(f"{media}\n".encode() + body).digest()).digest()
+
+
+@pytest.mark.parametrize("count", [0, 3, LARGE_BYTES - 1, LARGE_BYTES, 2 * LARGE_BYTES])
+def test_a_commitment_is_the_published_formula(count: int) -> None:
+    body = b"x" * count
+    assert commitment(SALT, TEXT, body) == formula(SALT, TEXT, body)
 
 
 @given(st.binary(max_size=64), st.binary(max_size=64))
@@ -34,7 +39,7 @@ def test_equal_bodies_are_not_linkable() -> None:
     ("salt", "media"), [(b"", TEXT), (SALT + b"x", TEXT), (SALT, ""), (SALT, "a\nb"), (SALT, "é"), (SALT, "x" * 128)]
 )
 def test_what_is_not_of_the_form_does_not_open(salt: bytes, media: str) -> None:
-    assert not opens("00" * 32, salt, media, b"")
+    assert not opens(formula(salt, media, b"").hex(), salt, media, b"")
 
 
 def test_a_committed_text_that_is_not_hex_does_not_open() -> None:

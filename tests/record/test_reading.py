@@ -10,7 +10,7 @@ from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
 from hansard.errors import StoreError, Tampered
 from hansard.ledger.entry import Entry
-from hansard.record.reading import MARK, newly, read_body, read_for_list, read_text
+from hansard.record.reading import MARK, came_of, newly, read_body, read_for_list, read_text
 from hansard.record.recorder import Step, record_now
 from hansard.store.base import Store
 from hansard.store.jsonl import JsonlStore
@@ -29,6 +29,14 @@ def asked(store: Store, text: str = "what was asked") -> Entry:
     fact = RunRequested(mode="request", surface="python", request=Body.text(text))
     [recorded] = record_now(store, [Step(fact, "human:test")], run="r1")
     return store.entry(recorded.seq)
+
+
+def test_an_entry_comes_of_what_it_names_first_and_of_nothing_else(store: Store) -> None:
+    entry = asked(store)
+    assert came_of({3: "the question"}, entry._replace(causes=(3, 4))) == "the question"
+    for causes in ((), (4, 3)):
+        with pytest.raises(Tampered, match="does not come of"):
+            came_of({3: "the question"}, entry._replace(causes=causes))
 
 
 def test_what_was_recorded_is_read(store: Store) -> None:
