@@ -622,6 +622,13 @@ def test_a_damaged_database_gives_what_can_still_be_read(tmp_path: Path) -> None
     assert not report.verified
 
 
+def test_a_database_of_whose_faults_sqlite_speaks_in_no_utf_8_is_refused(tmp_path: Path) -> None:
+    path = Forum.of(2).write_sqlite(tmp_path / "forum.db")
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE payloads", b"CREATE\xe5TABLE payloads"))
+    with pytest.raises(UsageError, match="cannot be read as a SQLite file"):
+        examine(path)
+
+
 @pytest.mark.parametrize("table", ["entries", "payloads"])
 def test_a_database_whose_pages_lead_to_the_same_page_again_comes_to_an_end(tmp_path: Path, table: str) -> None:
     """Three rows, on a page to which 300 places lead, on a page to which 300 places lead."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.sources.aside import new_aside
+from hansard.ledger.sources.view import REFUSALS
 from hansard.record.foreign_format import (
     FIELDS,
     Findings,
@@ -53,7 +54,7 @@ class SqliteLedger:
                 self._left = self._allow
                 self._db.set_progress_handler(self._spend, _STEPS)
                 self._columns = self._check_tables()
-            except sqlite3.Error as error:
+            except REFUSALS as error:
                 raise UsageError(f"{path} cannot be read as a SQLite file: {error}") from error
             self._opened = opened.pop_all()
 
@@ -66,7 +67,7 @@ class SqliteLedger:
                 place = f"entries row {self.rows_seen}"
                 if check_row(members, place, findings):
                     yield row_of(members, line=self.rows_seen, at=members["seq"], length=0)
-        except sqlite3.Error:
+        except REFUSALS:
             findings.tell("database_damaged", f"entries after row {self.rows_seen}")
 
     def payloads(self, findings: Findings) -> Iterator[Payload]:
@@ -83,7 +84,7 @@ class SqliteLedger:
                 if repeated:
                     findings.tell("field_repeated", place)
                 yield Payload(bytes.fromhex(digest), gives(body, digest), line, rowid, 0)
-        except sqlite3.Error:
+        except REFUSALS:
             findings.tell("database_damaged", f"payloads after row {line}")
 
     def row_bytes(self, row: Row) -> bytes:
@@ -134,13 +135,13 @@ class SqliteLedger:
                     findings.tell("object_unknown", f"{kind} {name}")
             if self._execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 findings.tell("database_damaged", self._path.name)
-        except sqlite3.Error:
+        except REFUSALS:
             findings.tell("database_damaged", self._path.name)
 
     def _again(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         try:
             return self._execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except REFUSALS as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
 
     def _execute(self, sql: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
