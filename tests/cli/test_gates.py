@@ -51,6 +51,40 @@ def test_a_gate_that_is_decided_waits_for_a_driver_and_for_no_decision(place: Pa
     assert hansard(place, *goes_on.split()[1:]).returncode == 0
 
 
+def test_what_a_task_would_be_given_is_shown_before_it_runs(tmp_path: Path) -> None:
+    place = workplace(tmp_path)
+    second = json.loads((place / "plan.json").read_text())["tasks"][1]["id"]
+    asked = (
+        "submit",
+        "x",
+        "--plan",
+        "plan.json",
+        "--provider",
+        "rehearsal",
+        "--gate",
+        f"task:{second}",
+        "--ledger",
+        "l.db",
+    )
+    assert hansard(place, *asked).returncode == 14
+    [waiting] = json.loads(hansard(place, "gates", "--json", "--ledger", "l.db").stdout)
+    [given] = json.loads(hansard(place, "gates", "show", waiting["gate"], "--json", "--ledger", "l.db").stdout)[
+        "built_on"
+    ]
+    shown = hansard(place, "gates", "show", waiting["gate"], "--ledger", "l.db").stdout
+    assert (
+        f"\n  built on the result of {given['task']} (entry {given['seq']}):\n  | {given['text'].splitlines()[0]}"
+        in shown
+    )
+    part = ("ledger", "redact", str(given["seq"]), "output", "--reason", "other", "--ledger", "l.db")
+    assert hansard(place, *part).returncode == 0
+    shown = hansard(place, "gates", "show", waiting["gate"], "--ledger", "l.db").stdout
+    assert (
+        f"\n  built on the result of {given['task']} (entry {given['seq']}):\n  | (not in the ledger any more)\n"
+        in shown
+    )
+
+
 def test_an_edit_changes_the_plan(place: Path) -> None:
     (place / "new.json").write_text('{"tasks": [{"id": "only", "lane": "backend", "instruction": "Do this alone."}]}')
     decided = hansard(place, "gates", "edit", gate(place), "@new.json", "--resume", "--json")

@@ -122,6 +122,21 @@ def test_what_is_edited_at_a_gate_begins_as_what_is_in_question(daemon: Served, 
     assert box == asked
 
 
+def test_a_gate_shows_the_results_that_its_task_would_be_given(daemon: Served, visitor: Visitor) -> None:
+    one = {"id": "one", "lane": "backend", "instruction": HOSTILE}
+    two = {"id": "two", "lane": "backend", "instruction": "Send it.", "needs": ["one"]}
+    run = str(daemon.submit("x", plan={"tasks": [one, two]}, gates=["task:two"], provider="echo")["run"])
+    daemon.until(run, "waiting")
+    [gate] = daemon.get(f"/v1/gates?run={run}").json()
+    [given] = daemon.get(f"/v1/gates/{gate['gate']}").json()["built_on"]
+    page = visitor.text(f"/dashboard/gates?run={run}")
+    shown = page.partition("Built on the result of one ")[2].partition("</details>")[0]
+    assert (given["task"], f"#{given['seq']}</a>" in shown) == ("one", True)
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in shown
+    daemon.post(f"/v1/runs/{run}/cancel")
+
+
 def test_a_run_shows_its_request_answer_verdicts_and_spend(daemon: Served, visitor: Visitor) -> None:
     run = daemon.post("/v1/runs?wait=30", {"request": "ship it", "max_calls": 50}).json()
     text = visitor.text(f"/dashboard/runs/{run['run']}")

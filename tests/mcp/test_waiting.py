@@ -293,6 +293,17 @@ async def test_a_person_is_asked_at_each_gate_and_the_run_goes_on(tmp_path: Path
     assert sorted(steps) == [float(each) for each in range(1, len(steps) + 1)], "they grow over both gates"
 
 
+async def test_the_form_shows_the_results_that_a_task_would_be_given(tmp_path: Path) -> None:
+    person = Person(decides("approve"))
+    plan = {"tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1], "needs": ["one"]}]}
+    async with (
+        desk_in(tmp_path, Answers(), gates=True) as desk,
+        client_of(desk, "legacy", elicitation_callback=person) as client,
+    ):
+        await called(client, "submit", {"request": "x", "plan": plan, "gates": ["task:two"]})
+    assert "\n\nBuilt on the result of one:\n\nresult of one, attempt 1" in person.forms[0]
+
+
 @GENERATIONS
 async def test_what_is_no_character_is_spelled_out_where_a_person_is_asked(tmp_path: Path, mode: str) -> None:
     person = Person(decides("reject"))

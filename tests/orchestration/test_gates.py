@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hansard.app.driving.gates import Decision, Gates, approvals
+from hansard.app.driving.gates import MAX_TOLD, Decision, Gates, approvals
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.setup.wishes import Wishes
@@ -247,6 +247,30 @@ async def test_an_edit_voids_earlier_approvals_and_the_others_decide_on_the_new_
     assert (await at.runs.drive(run)).state == "answered"
     assert "do something else" in told.asked("worker", "b")[0].messages[1].content
     audit(at.store, run)
+
+
+async def test_whoever_decides_on_a_task_sees_the_results_that_it_would_be_given() -> None:
+    def long_winded(exchange: Exchange) -> Said:
+        return "x" * (MAX_TOLD + 7) if who(exchange)[:2] == ("worker", "b") else obliging(exchange)
+
+    at = desk(Answers(long_winded))
+    run, gate = await started(at, {"tasks": ["c"], "needed": 2}, work=plan(task("a"), task("b"), task("c", "b", "a")))
+    gates, [a, b] = gates_of(at), sorted(at.entries(run, "task.returned"), key=lambda each: str(each.data["task"]))
+    told = [
+        {"task": "b", "seq": b.seq, "text": "x" * MAX_TOLD, "left_out": 7},
+        {"task": "a", "seq": a.seq, "text": "", "left_out": len("result of a, attempt 1")},
+    ]
+    shown = gates.show(gate)
+    assert (shown["built_on"], shown["shown"][1:]) == (told, [b.body["output"], a.body["output"]])
+    assert gates.listed(questions=True) == [shown]
+    await gates.decide(gate, "edit", edit="do something else")
+    [second] = (await at.runs.drive(run)).gates
+    assert gates.show(second)["built_on"] == told
+    # Where one is made anew, people are asked about that, and not about the one before it.
+    [third] = (await at.runs.retry(run, "a")).gates
+    again = at.entries(run, "task.returned")[-1]
+    assert [each["seq"] for each in gates.show(third)["built_on"]] == [b.seq, again.seq]
+    assert (again.data["task"], again.data["attempt"]) == ("a", 2)
 
 
 async def test_where_anybody_may_decide_an_editor_does_not_approve_his_own_text() -> None:

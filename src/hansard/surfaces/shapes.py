@@ -380,8 +380,19 @@ class GateView(Shown):
     decisions: list[DecisionView]
 
 
+class BuiltOnView(Shown):
+    """A result that the task would be given; null where it is not in the ledger any more. Of a long one `left_out` characters
+    are only in entry `seq`."""
+
+    task: str
+    seq: int
+    text: str | None
+    left_out: int
+
+
 class FullGateView(GateView):
     question: str | None
+    built_on: list[BuiltOnView]
 
 
 class DeliberationView(Shown):

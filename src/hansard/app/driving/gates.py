@@ -28,6 +28,8 @@ from hansard.record.recorder import Recorder
 from hansard.store.base import Query, Store
 
 MAX_EDIT = 1_000_000
+MAX_TOLD = 100_000
+"""So many characters of the results that a gate's task is built on are told with it; the ledger has the rest."""
 SAID = {"approved": "approve", "edited": "edit", "rejected": "reject"}
 """How a gate ends, and the word that ends it so."""
 VOID = "void"
@@ -64,7 +66,7 @@ class Gates:
                 continue
             view = self._view(formed(self._store, entry), rules, ended)
             if closed or view["state"] == "open":
-                found.append(view | ({"question": read_for_list(self._store, entry, "question")} if questions else {}))
+                found.append(view | (self._parts(entry, read_for_list) if questions else {}))
         return found
 
     def _closed(self, run: str | None) -> set[int]:
@@ -76,7 +78,39 @@ class Gates:
         return self._shown(self._opened(gate))
 
     def _shown(self, opened: Entry) -> View:
-        return self._view(opened, self._rules, self._is_over) | {"question": read_text(self._store, opened, "question")}
+        return self._view(opened, self._rules, self._is_over) | self._parts(opened, read_text)
+
+    def _parts(self, opened: Entry, read: Callable[[Store, Entry, str], str | None]) -> View:
+        """What a decision is bound to, in words: the question, and the results that the task would be given."""
+        results: list[View] = []
+        left = MAX_TOLD
+        for entry in self._results(opened):
+            text = read(self._store, entry, "output")
+            told = None if text is None else text[:left]
+            left -= len(told or "")
+            results.append(
+                {
+                    "task": entry.data["task"],
+                    "seq": entry.seq,
+                    "text": told,
+                    "left_out": len(text or "") - len(told or ""),
+                }
+            )
+        return {"question": read(self._store, opened, "question"), "built_on": results}
+
+    def _results(self, opened: Entry) -> list[Entry]:
+        """The results whose commitments a gate shows behind that of its own text, in that order."""
+        behind: tuple[str, ...] = tuple(opened.data["shown"][1:])
+        wanted, found = set(behind), dict[str, Entry]()
+        asked = Query(run=opened.run, kind="task.returned", before=opened.seq, newest_first=True)
+        for entry in self._store.select(asked) if wanted else ():
+            commitment = entry.body.get("output")
+            if commitment in wanted:
+                wanted.discard(commitment)
+                found[commitment] = formed(self._store, entry)
+                if not wanted:
+                    break
+        return [found[each] for each in behind if each in found]
 
     def in_question(self, gate: View) -> str:
         """What an edit takes the place of: what a gate shows, without the words in which it asks."""

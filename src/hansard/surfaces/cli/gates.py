@@ -40,11 +40,21 @@ def show(args: argparse.Namespace) -> int:
             said = "" if decision["authenticated"] else " (nobody checked who this is)"
             void = "" if decision["counts"] else " (does not count)"
             say(f"  {decision['by']}: {decision['decision']}, {decision['time']}{said}{void}")
-        for line in (view["question"] or "(not in the ledger any more)").splitlines():
-            say(f"  | {line}")
+        _quote(view["question"])
+        for each in view["built_on"]:
+            say(f"  built on the result of {each['task']} (entry {each['seq']}):")
+            _quote(each["text"])
+            if each["left_out"]:
+                whole = typed(args, f"ledger get {each['seq']} --part output")
+                say(f"  {each['left_out']:,} more characters: {whole}")
         return 0
 
     return with_ledger(args.ledger, work)
+
+
+def _quote(text: str | None) -> None:
+    for line in ("(not in the ledger any more)" if text is None else text).splitlines():
+        say(f"  | {line}")
 
 
 def approve(args: argparse.Namespace) -> int:

@@ -60,7 +60,8 @@ def questions(call: Call, run: str) -> dict[str, ElicitRequest]:
 
 def _message(gate: View) -> str:
     what = f"task {gate['task']}" if gate["task"] else f"the {gate['before']}"
-    text = sendable(str(gate["question"] or ""))
+    results = [f"Built on the result of {each['task']}:\n\n{each['text'] or ''}" for each in gate["built_on"]]
+    text = sendable("\n\n".join([str(gate["question"] or ""), *results]))
     cut = "" if len(text) <= SHOWN else f"\n… ({len(text) - SHOWN:,} more characters: gates_list shows all)"
     return f"Run {gate['run']} waits at gate {gate['gate']} before {what}. Approve?\n\n{text[:SHOWN]}{cut}"
 
