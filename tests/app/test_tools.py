@@ -227,7 +227,7 @@ async def test_what_a_tool_takes_is_no_time_of_its_lane_whoever_reads_it_from_th
     entries = d.entries(ended.run)
     returned = one(d.entries(ended.run, "tools.returned")).seq
     slower = [each._replace(ts=each.ts + 60_000_000 * (each.seq >= returned)) for each in entries]
-    assert progress_of(ended.run, slower).lanes == progress_of(ended.run, entries).lanes
+    assert progress_of(ended.run, slower).spending.lanes == progress_of(ended.run, entries).spending.lanes
     # While a model that takes its time takes that of its lane, whether it wants a tool or answers. Older records tell it by the
     # times of their entries.
     older = [each._replace(data=without_latency(each)) for each in entries]
@@ -237,7 +237,7 @@ async def test_what_a_tool_takes_is_no_time_of_its_lane_whoever_reads_it_from_th
         told = [each._replace(data=longer if each.seq == at.seq else each.data) for each in entries]
         later = [each._replace(ts=each.ts + 60_000_000 * (each.seq >= at.seq)) for each in older]
         for before, after in ((entries, told), (older, later)):
-            took_us = [progress_of(ended.run, each).lanes["alpha"].elapsed_us for each in (before, after)]
+            took_us = [progress_of(ended.run, each).spending.lanes["alpha"].elapsed_us for each in (before, after)]
             assert took_us[1] - took_us[0] == 60_000_000
 
 

@@ -35,8 +35,8 @@ async def test_what_was_spent_is_the_sum_of_every_answer_by_run_and_by_lane() ->
     assert progress.spent.calls == len(answers)
     assert progress.spent.tokens == 12 * len(answers)
     assert progress.spent.cost_usd_nano == 11 * len(answers)
-    assert sum(each.calls for each in progress.lanes.values()) <= len(answers)
-    assert progress.lanes["alpha"].calls > 0
+    assert sum(each.calls for each in progress.spending.lanes.values()) <= len(answers)
+    assert progress.spending.lanes["alpha"].calls > 0
 
 
 async def test_questions_and_attempts_without_an_answer_are_open() -> None:
@@ -48,7 +48,7 @@ async def test_questions_and_attempts_without_an_answer_are_open() -> None:
         entries = desk(Answers(), store=copy).entries(run)
         progress = progress_of(run, entries)
         kinds = [each.kind for each in entries]
-        assert len(progress.asking) == kinds.count("role.asked") - kinds.count("role.answered")
+        assert len(progress.questions.asking) == kinds.count("role.asked") - kinds.count("role.answered")
         assert len(progress.attempting) == kinds.count("task.attempted") - kinds.count("task.returned")
         assert progress.seen == entries[-1].seq
 

@@ -181,7 +181,7 @@ def test_the_fold_of_a_finished_run_says_what_the_run_itself_says(made_rows: lis
     assert (progress.spent.calls, progress.spent.tokens) == (ended.data["calls"], ended.data["tokens"])
     assert progress.ended == ended
     assert progress.attempting == []
-    assert progress.asking == {}
+    assert progress.questions.asking == {}
     the_plan = parse_plan(plan(*made_rows), ROSTER, made.config().policy, commands=True)
     judged = by_task(made.entries(run), "task.judged")
     assert {id: each.judged for id, each in progress.passing(the_plan).items()} == {

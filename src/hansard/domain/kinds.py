@@ -11,3 +11,5 @@ KINDS: dict[str, type[Fact]] = {
     for member in vars(module).values()
     if isclass(member) and issubclass(member, Fact) and member is not Fact
 }
+DRIVEN = frozenset(kind for kind, fact in KINDS.items() if fact.DRIVEN)
+"""What only somebody who drives a run writes."""

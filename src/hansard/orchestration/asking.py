@@ -341,9 +341,9 @@ class Asker:
     async def _refuse_swallowed(self, question: Question[Any], target: Target) -> None:
         """NoAnswer where the engine has ended too often while this was asked: to ask it again may end it again."""
         key = (question.role, question.task, question.attempt)
-        if (said := self._progress.swallowed.get(key)) is not None:
+        if (said := self._progress.questions.swallowed.get(key)) is not None:
             raise NoAnswer(question.role, said, self._too_often)
-        crashes = self._progress.crashes.get(key, ())
+        crashes = self._progress.questions.crashes.get(key, ())
         if len(crashes) > self.config.tuning.restarts:
             raise await self._swallowed(question, target, max(crashes))
 

@@ -22,9 +22,10 @@ from hansard.orchestration.fence import Fences, Kept, capped
 from hansard.orchestration.judge import WHOLE, Finding, Programs, at_a_glance, declared
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan, Task
-from hansard.orchestration.progress import Attempt, Progress, TaskProgress
+from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Purse, Reserved
 from hansard.orchestration.roles import Result, Verdict, as_json, validator
+from hansard.orchestration.tasks import Attempt, TaskProgress
 from hansard.orchestration.templates import WORKER
 from hansard.providers.prompt import prompt_of
 from hansard.providers.recording import Call
@@ -204,7 +205,7 @@ class Attempts:
             return Standing(rung=foot, number=last.number)
         self._recall(task.id, progress)
         rung = next((rung for rung in self.rungs[task.lane] if rung.name == progress.rung), foot)
-        at = Standing(rung=rung, number=last.number, tries=progress.tries, made=progress.passing)
+        at = Standing(rung=rung, number=last.number, tries=progress.tries, made=progress.failed_in_passing)
         if last.judged is not None and progress.escalated is not None and progress.escalated > last.judged:
             return at._replace(causes=(progress.escalated,))
         if last.judged is not None and last.passed:
@@ -258,7 +259,7 @@ class Attempts:
         """An attempt was cut short by a crash: once more, within bounds."""
         if last.given_up:
             # An earlier driver has said so, and made no other: no crash cut this one short twice.
-            return at._replace(causes=(progress.left,))
+            return at._replace(causes=(progress.goes_on_from,))
         restarts = progress.restarts + (not last.interrupted and not last.advanced)
         ends_here = self._asker.means.number(task.id, last.number) == last.number
         if ends_here or restarts > self._config.tuning.restarts:

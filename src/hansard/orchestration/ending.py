@@ -76,7 +76,7 @@ def closed(progress: Progress, why: str) -> list[Step]:
     for id, attempt in progress.attempting:
         fact: Fact = TaskReturned(task=id, attempt=attempt.number, **cut_short(why, attempt.model))
         steps.append(Step(fact, "engine", [attempt.seq]))
-    for seq, entry in progress.asking.items():
+    for seq, entry in progress.questions.asking.items():
         fact = RoleAnswered(role=entry.data["role"], **cut_short(why, str(entry.data["model"])))
         steps.append(Step(fact, "engine", [seq]))
     return steps

@@ -252,7 +252,9 @@ class _Drive:
         if self._config.budget.max_seconds is not None:
             journal.elapsed_us = self._elapsed_us
         lanes = self._config.roster.lanes
-        spent = {lane.name: _sum(progress.lanes.get(lane.name), engine.elsewhere.get(lane.name)) for lane in lanes}
+        spent = {
+            lane.name: _sum(progress.spending.lanes.get(lane.name), engine.elsewhere.get(lane.name)) for lane in lanes
+        }
         purses = {lane.name: Purse(lane.budget, spent[lane.name], lane.name) for lane in lanes if lane.budget}
         self._purse = Purse(self._config.budget, _sum(progress.spent, *engine.elsewhere.values()))
         self._asker = Asker(self._config, progress, means, journal, self._purse, purses)

@@ -238,8 +238,10 @@ class Hold:
 
     def _made(self) -> Convening:
         """What it is held with, and what nobody is asked any more by now."""
-        self.progress.count_crashes()
-        return replace(convening_of(self._store, self.progress.configured), given_up=given_up(self.progress.crashes))
+        self.progress.questions.count_crashes()
+        return replace(
+            convening_of(self._store, self.progress.configured), given_up=given_up(self.progress.questions.crashes)
+        )
 
     def _story(self) -> Story | None:
         run = self.progress.run

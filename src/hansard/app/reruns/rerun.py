@@ -254,7 +254,7 @@ class _Rerun:
 
     def _lose(self, phase: Phase) -> None:
         """Count the calls that a crash swallowed in a phase. What was lost when it was cut is lost from then on."""
-        lost = self._progress.lost.items()
+        lost = self._progress.spending.lost.items()
         own = ((seq, lane) for seq, lane in lost if phase.first <= seq <= phase.last)
         own = ((seq, lane) for seq, lane in own if seq not in phase.swallowed.values())
         for seq, lane in ((seq, lane) for seq, lane in own if not (phase.cut and seq in phase.left)):

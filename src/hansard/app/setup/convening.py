@@ -35,7 +35,7 @@ from hansard.domain.budget import NANO_PER_USD, Budget, in_nano
 from hansard.domain.value import value
 from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import PANEL, is_panel
-from hansard.orchestration.progress import Asked
+from hansard.orchestration.questions import Asked
 from hansard.providers.agents.auto import installed
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hansard.domain.exchange import Completion, Exchange
-from hansard.orchestration.progress import Asked
+from hansard.orchestration.questions import Asked
 from hansard.providers.base import Provider, Wrapper, failed, failure, held, refusal_of
 
 RESTARTS = 3

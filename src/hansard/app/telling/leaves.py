@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from hansard.orchestration.progress import DRIVEN
+from hansard.domain.kinds import DRIVEN
 
 LEAVES = ("run.claimed", "run.ended")
 """Behind these nobody waits for an answer to what was asked before."""
