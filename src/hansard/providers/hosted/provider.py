@@ -5,8 +5,7 @@ business of a Dialect.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +15,9 @@ from hansard.domain.exchange import Completion, Exchange, Failure, Usage
 from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
 from hansard.providers.hosted import faults, transport
-from hansard.providers.hosted.dialect import Body, Dialect, Lost, Refused, Said
-from hansard.providers.hosted.events import NotAnEvent, drain, events, following, lingering
+from hansard.providers.hosted.dialect import Dialect, Lost, Refused, Said
 from hansard.providers.hosted.place import Place
+from hansard.providers.hosted.streaming import Stream
 from hansard.providers.prices import Prices
 from hansard.providers.schema import compile
 from hansard.providers.scrubbed import scrubbed
@@ -112,57 +111,27 @@ class Hosted:
     async def _streamed(
         self, exchange: Exchange, body: Mapping[str, Any], heard: Heard, room: int
     ) -> Mapping[str, Any]:
-        fold, left, begun, came = self._dialect.fold(), exchange.limits.max_output_bytes, False, bytearray()
-        until: float | None = None
+        def hear(piece: str) -> None:
+            heard.add(piece)
+            if self._progress:
+                self._progress(exchange, piece)
 
-        async def chunks(response: Body) -> AsyncIterator[bytes]:
-            async for chunk in response.iter_bytes():
-                if not begun:
-                    came.extend(chunk[: room - len(came)])
-                yield chunk
-
+        fold = self._dialect.fold()
+        stream = Stream(fold, exchange.limits.max_output_bytes, room, hear)
         try:
-            async with (
-                self._dialect.stream(body, exchange.limits.timeout_s) as response,
-                aclosing(events(chunks(response), fold.end)) as stream,
-            ):
-                while (event := await following(stream, until)) is not None:
-                    if event.get("error"):
-                        if fold.done:
-                            break
-                        raise Refused(faults.read_error(event))
-                    begun = True
-                    if piece := fold.take(event):
-                        heard.add(piece)
-                        if self._progress:
-                            self._progress(exchange, piece)
-                        left -= len(piece.encode(errors="replace"))
-                    if left < 0 or fold.held > room:
-                        raise transport.Overrun(f"more came than the {exchange.limits.max_output_bytes} bytes allowed")
-                    if fold.over:
-                        await drain(stream)
-                        break
-                    if fold.done and until is None:
-                        until = lingering()
-        except NotAnEvent as error:
-            if not fold.done:
-                raise Lost("internal", str(error)) from error
-        except httpx2.HTTPError:
-            # What goes wrong behind the end of an answer takes nothing from it.
-            if not fold.done:
-                raise
+            await stream.read(self._dialect.stream(body, exchange.limits.timeout_s))
         finally:
             # Also when we are cancelled or late: what was said so far was paid for.
-            if begun:
+            if stream.begun:
                 reply = fold.reply()
                 # As JSON writes it, half of a character can be kept.
                 heard.raw = json.dumps(reply, ensure_ascii=False).encode(errors="backslashreplace")
                 heard.usage = None if fold.done else self._counted(exchange, reply, heard.text)
-            elif came:
-                heard.raw = bytes(came[: faults.LONGEST_BODY])
-        if not begun:
+            elif stream.came:
+                heard.raw = bytes(stream.came[: faults.LONGEST_BODY])
+        if not stream.begun:
             # Not every server streams, and errors come whole also where a stream was asked for.
-            heard.raw = bytes(came)
+            heard.raw = bytes(stream.came)
             return self._object(heard.raw)
         if not fold.done:
             raise Lost("network", "the stream ended before the answer did")
