@@ -23,8 +23,8 @@ from hansard.domain.custody import ForeignEntry, Imported
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record.foreign import ForeignReport, examine, import_foreign, is_foreign
-from hansard.record.foreign_format import MEANINGS, Code, Findings, HexTree, canonical, entry_hash, payload_hash
-from hansard.record.foreign_sqlite import SqliteLedger
+from hansard.record.foreign.format import MEANINGS, Code, Findings, HexTree, canonical, entry_hash, payload_hash
+from hansard.record.foreign.sqlite import SqliteLedger
 from hansard.store.base import Query, Store
 from signed_log import SignedLog
 
@@ -136,7 +136,7 @@ def good() -> Forum:
 READ_AND_WAIT = """
 import sys
 from pathlib import Path
-from hansard.record.foreign_sqlite import SqliteLedger
+from hansard.record.foreign.sqlite import SqliteLedger
 opened = SqliteLedger(Path(sys.argv[1]))
 print("reading", flush=True)
 sys.stdin.read()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hansard.domain.value import value
 from hansard.ledger.entry import FIRST_PREV
-from hansard.record.foreign_format import Findings, Row
+from hansard.record.foreign.format import Findings, Row
 
 _GENESIS = bytes.fromhex(FIRST_PREV)
 _NONE = -1

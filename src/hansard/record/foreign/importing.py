@@ -14,10 +14,10 @@ from hansard.domain.fact import Body
 from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.layout import APPLICATION_ID
-from hansard.record.foreign_chain import Branch, Choice, choose
-from hansard.record.foreign_format import Findings, ForeignSource, HexTree, Payload, Row
-from hansard.record.foreign_jsonl import ENTRIES, PAYLOADS, JsonlLedger
-from hansard.record.foreign_sqlite import SqliteLedger
+from hansard.record.foreign.chain import Branch, Choice, choose
+from hansard.record.foreign.format import Findings, ForeignSource, HexTree, Payload, Row
+from hansard.record.foreign.jsonl import ENTRIES, PAYLOADS, JsonlLedger
+from hansard.record.foreign.sqlite import SqliteLedger
 from hansard.record.recorder import Cause, Sealing, Step, Within, record_now
 from hansard.store.base import Store
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from hansard.errors import StoreError, UsageError
-from hansard.record.foreign_format import (
+from hansard.record.foreign.format import (
     Findings,
     Payload,
     Row,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.sources.aside import new_aside
 from hansard.ledger.sources.view import REFUSALS
-from hansard.record.foreign_format import (
+from hansard.record.foreign.format import (
     FIELDS,
     Findings,
     Payload,
