@@ -17,9 +17,10 @@ from hansard.app.setup.panels import panel_of, personas_of
 from hansard.app.setup.wishes import Wishes
 from hansard.app.starting.founding import found
 from hansard.app.wiring import found_ledger
-from hansard.domain.roster import Roster, roster_as_toml
+from hansard.domain.roster import Roster
 from hansard.errors import HansardError
 from hansard.orchestration.config import Tuning
+from roster_files import roster_as_toml
 from shell import Shell, hansard
 
 

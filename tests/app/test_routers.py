@@ -8,7 +8,8 @@ from hansard.app.lanes.routing import route
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
-from hansard.domain.roster import Lane, Roster, roster_as_toml
+from hansard.domain.roster import Lane, Roster
+from roster_files import roster_as_toml
 from running import Answers
 
 HOTEL = Roster(

@@ -1,5 +1,6 @@
 """The protocol's own golden case, its worked example and its budget breach come out of our scheduler, digest by digest."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 import symposium
 from deliberating import Room, agent, config, fails, result, script, synthesis, turn, verdict
-from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case, write_case
+from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.replay import transcript_replay
 from hansard.errors import UsageError
 from hansard.providers.script import Script
@@ -99,6 +100,14 @@ async def test_a_case_that_expects_something_else_shows_the_first_difference_and
     assert not done.matches
     assert "message 2" in str(done.differs)
     assert (await run(recorded(case, done))).matches
+
+
+def write_case(folder: Path, data: dict[str, Any]) -> None:
+    folder.mkdir()
+    parts = {name: data[name] for name in ("config", "fake_script", "expected_artifact")}
+    rest = {name: value for name, value in data.items() if name not in parts}
+    for name, written in {"case": rest, **parts}.items():
+        (folder / f"{name}.json").write_text(json.dumps(written, ensure_ascii=False), "utf-8")
 
 
 @requirement("R-9.4-3")

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import hansard
 from hansard.domain.budget import Budget
-from hansard.domain.roster import Lane, Policy, Roster, parse_policy, parse_roster, roster_as_toml
+from hansard.domain.roster import Lane, Policy, Roster, parse_policy, parse_roster
 from hansard.errors import UsageError
+from roster_files import roster_as_toml
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 LANE = {"name": "a", "category": "c", "domain": "d"}

@@ -193,7 +193,7 @@ class Chair:
     def _exchange(self, ask: Ask) -> tuple[Exchange, Prompt]:
         """The request of this attempt. After a malformed answer it quotes what was wrong with it [R-6.7-4]."""
         setting = self._setting
-        packet = derive(ask, self.machine.state, self._transcript, setting.config, setting.personas, setting.window)
+        packet = derive(ask, self.machine.state, self._transcript, setting.config, setting.personas)
         prompt = self._prompts.render(packet)
         exchange = self._limited(ask, prompt.messages, ask.expect, asking_schema(ask.expect))
         if offered := setting.tools.get(ask.agent):

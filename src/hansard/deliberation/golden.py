@@ -4,7 +4,6 @@ The ids and times of the expected artifact are pinned; everything else is run. C
 one from the script.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from itertools import cycle, islice
 from pathlib import Path
@@ -120,14 +119,6 @@ def _object(path: Path, *, within: bool = False) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"cannot read the case {path}: it holds no object")
     return found
-
-
-def write_case(folder: Path, data: Mapping[str, Any]) -> None:
-    """A case as a directory; reading it gives the same case [R-9.4-3]."""
-    folder.mkdir(parents=True)
-    rest = {name: value for name, value in data.items() if name not in _FILES}
-    for name, written in {_CASE: rest, **{name: data[name] for name in _FILES}}.items():
-        (folder / f"{name}.json").write_text(json.dumps(written, ensure_ascii=False, indent=2) + "\n", "utf-8")
 
 
 def _difference(expected: list[Any], produced: list[Any]) -> str | None:

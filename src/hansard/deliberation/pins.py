@@ -14,6 +14,9 @@ from typing import Any
 from hansard.domain.value import value
 from hansard.ledger.canonical import MAX_INT
 
+STEP_S = 5
+"""Between the messages of a session whose clock is pinned."""
+
 
 @value
 class Pins:
@@ -60,7 +63,7 @@ def _clock() -> Callable[[int], str]:
     return stamp
 
 
-def pinned(start: str = "2026-05-25T12:00:00Z", step_s: int = 5, seed: int = 0) -> Pins:
+def pinned(start: str = "2026-05-25T12:00:00Z", seed: int = 0) -> Pins:
     """A clock that stands still, with timestamps that follow from the place of the message [A-18]. Nobody sleeps."""
     anchor = datetime.fromisoformat(start)
 
@@ -68,19 +71,19 @@ def pinned(start: str = "2026-05-25T12:00:00Z", step_s: int = 5, seed: int = 0) 
         return None
 
     def stamp(ordinal: int) -> str:
-        return (anchor + timedelta(seconds=step_s * ordinal)).isoformat().replace("+00:00", "Z")
+        return (anchor + timedelta(seconds=STEP_S * ordinal)).isoformat().replace("+00:00", "Z")
 
     return Pins(ids=numbered, stamp=stamp, elapsed_us=lambda: 0, seed=seed, sleep=sleep)
 
 
-def as_recorded(messages: Sequence[Mapping[str, Any]], seed: int = 0) -> Pins:
+def as_recorded(messages: Sequence[Mapping[str, Any]]) -> Pins:
     """The ids and times of an earlier session, so that it can be held again. Behind its end the last time stands still."""
 
     def known(ordinal: int) -> Mapping[str, Any]:
         return messages[min(ordinal, len(messages) - 1)]
 
     return replace(
-        pinned(seed=seed),
+        pinned(),
         ids=lambda ordinal: str(known(ordinal)["id"]) if ordinal < len(messages) else numbered(ordinal),
         stamp=lambda ordinal: str(known(ordinal)["timestamp"]),
     )

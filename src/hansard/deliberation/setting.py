@@ -8,7 +8,6 @@ from hansard.deliberation.documents import Breach, Config, Persona, jcs, unrepre
 from hansard.deliberation.documents.config_rules import config_breaches
 from hansard.deliberation.experts import MAX_ID, MAX_NEEDS
 from hansard.deliberation.offering import offered
-from hansard.deliberation.packet import Window
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.protocol.moves import Cap
 from hansard.deliberation.turn import MessageShape
@@ -41,7 +40,6 @@ class Setting:
     tools: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict)
     """What each agent is offered, by agent."""
     toolbox: Toolbox = field(default_factory=lambda: Toolbox(handlers={}))
-    window: Window = field(default_factory=Window)
     shape: MessageShape = "golden"
     used_up: Cap | None = None
     """What those who were asked before the session have left nothing of: nobody is asked in it then."""
@@ -56,7 +54,6 @@ class Setting:
         selector: Provider | None = None,
         secrets: Secrets | None = None,
         handlers: Mapping[str, Handler] | None = None,
-        window: Window | None = None,
         shape: MessageShape = "golden",
     ) -> Self:
         """The setting of a configuration. `selector` answers the llm selector where the coordinator's provider should not;
@@ -84,7 +81,6 @@ class Setting:
                 most_iterations=clean.runtime.knobs.max_tool_iterations,
                 clean=hidden.scrub,
             ),
-            window=window or Window(),
             shape=shape,
         )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Protocol
 
-from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange, Failure, Finish, ToolEvent, Usage
+from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange, Failure, ToolEvent, Usage
 from hansard.errors import UsageError, told_of
 from hansard.providers import checks
 from hansard.providers.deadline import Deadline
@@ -99,9 +99,7 @@ def failure(
     return Failure(kind=kind, message=message, retryable=may, retry_after_s=retry_after_s, details=details)
 
 
-def failed(
-    provider: Provider, exchange: Exchange, why: Failure, *, heard: Heard | None = None, finish: Finish = "error"
-) -> Completion:
+def failed(provider: Provider, exchange: Exchange, why: Failure, *, heard: Heard | None = None) -> Completion:
     """The completion of a call that failed, with what was heard before it did."""
     kept = heard or Heard()
     requested = checks.requested_model(exchange, provider.describe())
@@ -110,7 +108,7 @@ def failed(
         requested_model=requested,
         returned_model=kept.returned_model or requested,
         text=kept.text,
-        finish=finish,
+        finish="error",
         usage=kept.usage or Usage(),
         raw=kept.raw,
         output=kept.output,

@@ -1,6 +1,6 @@
 """What tokens cost, from a small table that the user can override. Integer sums; never a bill.
 
-Prices are dollars per million tokens as the vendors published them on the day named below. A model is known by its name
+Prices are dollars per million tokens as the vendors published them on 15 November 2026. A model is known by its name
 or by its name with a snapshot behind it; a relative with another name (`-mini`, `-nano`) is not guessed from its family.
 """
 
@@ -14,7 +14,6 @@ from hansard.domain.exchange import Completion, Cost, Usage
 from hansard.domain.value import replace, value
 from hansard.errors import UsageError
 
-AS_OF = "2026-11-15"
 MILLION = 1_000_000
 MOST_USD = MOST_SPENT // NANO_PER_USD
 """A price beyond this would be more than any sum of the record, for a million tokens."""

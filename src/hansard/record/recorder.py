@@ -107,11 +107,11 @@ class Records(Protocol):
 class Recorder:
     """Records facts into one store. Belongs to one event loop; close() it there."""
 
-    def __init__(self, store: Store, *, sealing: Sealing | None = None, drafter: Drafter | None = None) -> None:
+    def __init__(self, store: Store, *, sealing: Sealing | None = None) -> None:
         self.store = store
         self._opener = Opener()
         self._sealing = sealing
-        self._drafter = drafter or Drafter(fastest())
+        self._drafter = Drafter(fastest())
         self._put = store.inline if sealing is None else None
         self._queue: list[_Waiting] = []
         self._batch: list[_Waiting] = []
