@@ -11,7 +11,8 @@ from hashlib import sha256
 from hansard.errors import Fenced, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import FIRST_PREV, MAX_CAUSES, checked_sketch, new
-from hansard.ledger.merkle import Completed, Frontier
+from hansard.ledger.form import read
+from hansard.ledger.merkle import Completed, Frontier, leaf_hash
 from hansard.store.base import Draft, Group, Head, Outcome, Placed
 
 CLOCK_SLACK_US = 1_000_000
@@ -135,6 +136,32 @@ def tree_of_blocks(size: int, nodes: Nodes) -> Frontier:
         for node in nodes(level, start, stop) if start < stop else ():
             tree.push_subtree(level, node)
     return tree
+
+
+def tail_start(size: int) -> int:
+    """Where a look at the end of a log begins: with the block that is not whole, or else with the last entry."""
+    return size & ~255 if size & 255 else size - 1
+
+
+def tail_fault(head: Sequence, lines: Items[bytes], blocks: Callable[[], Frontier]) -> str | None:
+    """What is wrong at the end of a log, by its head, its lines from `tail_start` on and the tree of its whole blocks, as far as
+    these can tell: verification looks at everything. Malformed where the last line is no entry."""
+    size, last, start = head.size, head.size - 1, tail_start(head.size)
+    leaves = [leaf_hash(line) for line in lines]
+    if leaves[-1] != head.leaf:
+        return f"entry {last} is not the one that the head row names"
+    if read(lines[-1]).ts != head.ts:
+        return f"the head row names another time than entry {last}"
+    kept, tail = head.frontier.hashes(), Frontier()
+    for leaf in leaves if size & 255 else ():
+        tail.push(leaf)
+    # Counted first: the hashes that lines give, of which the first are gone, may be the last ones of all.
+    if len(leaves) != size - start or kept[len(kept) - tail.size.bit_count() :] != tail.hashes():
+        return f"entries {start} to {last} do not give the tree that the head row names"
+    whole = blocks()
+    if whole.size != size & ~255 or whole.hashes() + tail.hashes() != kept:
+        return "the nodes do not give the tree that the head row names"
+    return None
 
 
 def _row(

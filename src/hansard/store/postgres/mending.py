@@ -19,13 +19,13 @@ from hansard.store.postgres.layout import READ_HEAD, READ_NODES
 from hansard.store.postgres.rows import erase, head_row, only, part_id, write_head
 from hansard.store.postgres.session import Connection
 from hansard.store.postgres.turn import Turn
-from hansard.store.sequence import tree_of_blocks
+from hansard.store.sequence import Sequence, tail_fault, tail_start, tree_of_blocks
 
 PAGE = 512
 FIRST = -(1 << 62)
 
 
-def tail_fault(reader: Connection) -> str | None:
+def fault(reader: Connection) -> str | None:
     """What is wrong at the end of the log, as far as a bounded look can tell; verification looks at everything."""
     try:
         # Others may be writing: only in one snapshot do head and entries belong together.
@@ -35,30 +35,19 @@ def tail_fault(reader: Connection) -> str | None:
             last = only(reader, "SELECT max(seq) FROM entries")
             if row is None or last is None or row[0] != last + 1:
                 return f"the head row says {row[0] if row else 'nothing'}, the last entry is {last}"
-            at = row[0] & ~255 if row[0] & 255 else last
-            lines = reader.execute("SELECT line FROM entries WHERE seq >= %s ORDER BY seq", (at,)).fetchall()
+            lines = reader.execute(
+                "SELECT line FROM entries WHERE seq >= %s ORDER BY seq", (tail_start(row[0]),)
+            ).fetchall()
             blocks = tree_of_blocks(row[0], lambda *span: [node for (node,) in reader.execute(READ_NODES, span)])
     except Malformed as error:
         return f"a node is damaged: {error}"
     except (psycopg.DataError, psycopg.InternalError) as error:
         return f"the end of the log cannot be read: {error.diag.message_primary}"
-    leaves = [leaf_hash(line) for (line,) in lines]
-    if leaves[-1] != row[1]:
-        return f"entry {last} is not the one that the head row names"
-    tail = Frontier()
-    for leaf in leaves if row[0] & 255 else ():
-        tail.push(leaf)
     try:
-        kept = Frontier.from_bytes(row[0], row[3]).hashes()
-        if read(lines[-1][0]).ts != row[2]:
-            return f"the head row names another time than entry {last}"
+        head = Sequence(leaf=row[1], ts=row[2], frontier=Frontier.from_bytes(row[0], row[3]))
+        return tail_fault(head, [line for (line,) in lines], lambda: blocks)
     except Malformed as error:
         return f"the head row or the last entry is damaged: {error}"
-    if len(leaves) != row[0] - at or kept[len(kept) - len(tail.hashes()) :] != tail.hashes():
-        return f"entries {at} to {last} do not give the tree that the head row names"
-    if blocks.size != row[0] & ~255 or blocks.hashes() + tail.hashes() != kept:
-        return "the nodes do not give the tree that the head row names"
-    return None
 
 
 def rebuild(turn: Turn, place: str) -> int:

@@ -18,7 +18,7 @@ from hansard.store.holder import Holder, why_free
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.comparing import Look, compare
 from hansard.store.postgres.layout import READ_HEAD, READ_NODES, VERSION
-from hansard.store.postgres.mending import finish_redactions, rebuild, tail_fault
+from hansard.store.postgres.mending import fault, finish_redactions, rebuild
 from hansard.store.postgres.rows import (
     await_makers,
     epochs,
@@ -344,7 +344,7 @@ class PostgresStore:
 
     def _fault(self) -> str | None:
         with self._readers.lent() as reader:
-            return tail_fault(reader)
+            return fault(reader)
 
     def _first_at(self, ts: int) -> int:
         """The first seq at or after a time; ts never falls, so this is a binary search and needs no index."""

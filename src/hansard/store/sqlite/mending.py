@@ -8,8 +8,8 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.ledger.layout import INDEXES, body_id
-from hansard.ledger.merkle import Frontier, leaf_hash
-from hansard.store.sequence import Sequence, tree_of_blocks
+from hansard.ledger.merkle import leaf_hash
+from hansard.store.sequence import Sequence, tail_fault, tail_start, tree_of_blocks
 from hansard.store.sqlite.rows import READ_HEAD, READ_NODES, as_bytes, erase_body, sequence_of, write_head
 
 
@@ -35,25 +35,12 @@ def _fault(connection: sqlite3.Connection) -> str | None:
     if row is None or last is None or row[0] != last + 1:
         return f"the head row says {row[0] if row else 'nothing'}, the last entry is {last}"
     head = sequence_of(row)
-    size = head.size
-    at = size & ~255 if size & 255 else size - 1
-    lines = connection.execute("SELECT line FROM entries WHERE seq >= ? ORDER BY seq", (at,)).fetchall()
-    leaves = [leaf_hash(as_bytes(line)) for (line,) in lines]
-    if leaves[-1] != head.leaf:
-        return f"entry {last} is not the one that the head row names"
-    if read(as_bytes(lines[-1][0])).ts != head.ts:
-        return f"the head row names another time than entry {last}"
-    kept = head.frontier.hashes()
-    tail = Frontier()
-    for each in leaves if size & 255 else ():
-        tail.push(each)
-    # Counted first: the hashes that lines give, of which the first are gone, may be the last ones of all.
-    if len(leaves) != size - at or kept[len(kept) - tail.size.bit_count() :] != tail.hashes():
-        return f"entries {at} to {last} do not give the tree that the head row names"
-    blocks = tree_of_blocks(size, lambda *span: [node for (node,) in connection.execute(READ_NODES, span)])
-    if blocks.size != size & ~255 or blocks.hashes() + tail.hashes() != kept:
-        return "the nodes do not give the tree that the head row names"
-    return None
+    lines = connection.execute("SELECT line FROM entries WHERE seq >= ? ORDER BY seq", (tail_start(head.size),))
+    return tail_fault(
+        head,
+        [as_bytes(line) for (line,) in lines],
+        lambda: tree_of_blocks(head.size, lambda *span: [node for (node,) in connection.execute(READ_NODES, span)]),
+    )
 
 
 def rebuild(writer: sqlite3.Connection, place: str) -> tuple[Sequence, int]:
