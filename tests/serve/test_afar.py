@@ -109,10 +109,10 @@ def test_what_is_wrong_with_a_run_is_told_without_paths(tmp_path: Path, monkeypa
             assert of_debate["fault"] == fault
             assert of_run["interrupted"]["why"] == "TimeoutError: plan does not answer"
         visitor = Visitor(daemon)
-        seen = [
-            visitor.see(f"/dashboard/{kind}/{each}").text for kind, each in (("deliberations", debated), ("runs", run))
-        ]
-        assert ["is not complete" in seen[0], "plan does not answer" in seen[1]] == [True, True]
+        pages = (f"deliberations/{debated}", f"runs/{run}", f"runs/{run}/page")
+        seen = [visitor.see(f"/dashboard/{each}").text for each in pages]
+        assert "is not complete" in seen[0]
+        assert all("plan does not answer" in each for each in seen[1:])
         assert str(tmp_path) not in "".join(seen)
         # Over HTTP nobody can complete it, and nobody is told that he could.
         assert "`hansard session resume DIR` completes" in told(daemon, "POST", f"/v1/runs/{debated}/resume")

@@ -14,6 +14,7 @@ from hansard.app.serving.publishing import is_deliberation, runs_page
 from hansard.app.telling.compare import has_answers, shown
 from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.app.telling.recorded import ENDED, STATES
+from hansard.app.telling.runpage import run_page
 from hansard.app.views import View, entry_view
 from hansard.surfaces.afar import view_from_afar
 from hansard.surfaces.http import runs as api
@@ -124,8 +125,13 @@ async def kept(request: Request, run: str) -> Response:
     """A run as one file that needs nothing else, to be kept or sent."""
     desk = desk_of(request)
     known = await api.found(desk, run)
-    html = await desk.hansard.heavily(desk.hansard.runs.page, known)
-    return to_keep(f"run-{known}.html", html)
+    return to_keep(f"run-{known}.html", await desk.hansard.heavily(_kept, desk.hansard, known))
+
+
+def _kept(hansard: Hansard, run: str) -> str:
+    runs = hansard.runs
+    view = view_from_afar(runs.show(run), hansard, "http")
+    return run_page(hansard.store, view, runs.plan(run), runs.entries(run))
 
 
 @router.get("/dashboard/compare")
