@@ -14,10 +14,13 @@ from shell import hansard
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with a run that waits before its plan."""
+    return waiting_before_its_plan(tmp_path, "")
+
+
+def waiting_before_its_plan(tmp_path: Path, rule: str) -> Path:
     folder = workplace(tmp_path)
-    (folder / "hansard.toml").write_text('ledger = "l.db"')
-    asked = ("submit", "x", "--plan", "plan.json", "--provider", "rehearsal", "--gate", "plan")
-    assert hansard(folder, *asked).returncode == 14
+    (folder / "hansard.toml").write_text(f'ledger = "l.db"\n[[gate]]\nbefore = "plan"\n{rule}')
+    assert hansard(folder, "submit", "x", "--plan", "plan.json", "--provider", "rehearsal").returncode == 14
     return folder
 
 
@@ -54,35 +57,15 @@ def test_a_gate_that_is_decided_waits_for_a_driver_and_for_no_decision(place: Pa
 def test_what_a_task_would_be_given_is_shown_before_it_runs(tmp_path: Path) -> None:
     place = workplace(tmp_path)
     second = json.loads((place / "plan.json").read_text())["tasks"][1]["id"]
-    asked = (
-        "submit",
-        "x",
-        "--plan",
-        "plan.json",
-        "--provider",
-        "rehearsal",
-        "--gate",
-        f"task:{second}",
-        "--ledger",
-        "l.db",
-    )
+    (place / "hansard.toml").write_text('ledger = "l.db"')
+    asked = ("submit", "x", "--plan", "plan.json", "--provider", "rehearsal", "--gate", f"task:{second}")
     assert hansard(place, *asked).returncode == 14
-    [waiting] = json.loads(hansard(place, "gates", "--json", "--ledger", "l.db").stdout)
-    [given] = json.loads(hansard(place, "gates", "show", waiting["gate"], "--json", "--ledger", "l.db").stdout)[
-        "built_on"
-    ]
-    shown = hansard(place, "gates", "show", waiting["gate"], "--ledger", "l.db").stdout
-    assert (
-        f"\n  built on the result of {given['task']} (entry {given['seq']}):\n  | {given['text'].splitlines()[0]}"
-        in shown
-    )
-    part = ("ledger", "redact", str(given["seq"]), "output", "--reason", "other", "--ledger", "l.db")
-    assert hansard(place, *part).returncode == 0
-    shown = hansard(place, "gates", "show", waiting["gate"], "--ledger", "l.db").stdout
-    assert (
-        f"\n  built on the result of {given['task']} (entry {given['seq']}):\n  | (not in the ledger any more)\n"
-        in shown
-    )
+    show = ("gates", "show", gate(place))
+    [given] = json.loads(hansard(place, *show, "--json").stdout)["built_on"]
+    head = f"\n  built on the result of {given['task']} (entry {given['seq']}):\n  | "
+    assert f"{head}{given['text'].splitlines()[0]}" in hansard(place, *show).stdout
+    assert hansard(place, "ledger", "redact", str(given["seq"]), "output", "--reason", "other").returncode == 0
+    assert f"{head}(not in the ledger any more)\n" in hansard(place, *show).stdout
 
 
 def test_an_edit_changes_the_plan(place: Path) -> None:
@@ -115,12 +98,12 @@ def test_who_decided_is_told_how_to_go_on_in_that_ledger(place: Path) -> None:
 
 
 def test_only_approvers_are_counted_and_named(tmp_path: Path) -> None:
-    place = workplace(tmp_path)
-    rule = '[[gate]]\nname = "board"\nbefore = "plan"\napprovers = ["human:ann"]\n'
-    (place / "hansard.toml").write_text(f'ledger = "l.db"\n{rule}')
-    assert hansard(place, "submit", "x", "--plan", "plan.json", "--provider", "rehearsal").returncode == 14
+    place = waiting_before_its_plan(tmp_path, 'name = "board"\napprovers = ["human:ann"]\n')
     waiting = gate(place)
-    told = hansard(place, "gates", "approve", waiting, "--by", "human:mallory").stderr
+    void = hansard(place, "gates", "approve", waiting, "--by", "human:mallory")
+    told = void.stderr
+    assert void.returncode == 2
+    assert hansard(place, "gates", "approve", waiting, "--by", "human:mallory", "--json").returncode == 2
     assert "human:mallory is none of those who may decide there, and this does not count" in told
     assert "goes on" not in told
     again = hansard(place, "gates", "approve", waiting, "--by", "human:mallory", "--resume")
@@ -131,6 +114,12 @@ def test_only_approvers_are_counted_and_named(tmp_path: Path) -> None:
     late = hansard(place, "gates", "reject", waiting, "--by", "human:ann")
     assert "is approved already, by human:ann; nothing was changed" in late.stderr
     assert " 1 of 1 approved" in hansard(place, "gates", "list", "--all").stdout
+
+
+def test_a_word_that_counts_is_no_failure_where_others_are_asked_too(tmp_path: Path) -> None:
+    place = waiting_before_its_plan(tmp_path, "needed = 2\n")
+    first = hansard(place, "gates", "approve", gate(place), "--by", "human:ann")
+    assert (first.returncode, "still waits for others (2 needed)\n" in first.stderr) == (0, True)
 
 
 def test_where_another_process_drives_the_run_a_decision_is_not_called_a_failure(tmp_path: Path) -> None:
@@ -170,10 +159,7 @@ def test_a_rejection_ends_the_run(place: Path) -> None:
 
 @pytest.mark.parametrize(("default", "code"), [("reject", 11), ("approve", 0)])
 def test_a_gate_expires_by_itself_while_somebody_follows(tmp_path: Path, default: str, code: int) -> None:
-    folder = workplace(tmp_path)
-    gate = f'[[gate]]\nbefore = "plan"\ndeadline_s = 1.0\non_expiry = "{default}"\n'
-    (folder / "hansard.toml").write_text(f'ledger = "l.db"\n{gate}')
-    assert hansard(folder, "submit", "x", "--plan", "plan.json", "--provider", "rehearsal").returncode == 14
+    folder = waiting_before_its_plan(tmp_path, f'deadline_s = 1.0\non_expiry = "{default}"\n')
     followed = hansard(folder, "runs", "follow", "last", "--json")
     assert followed.returncode == code
     kinds = [json.loads(line)["kind"] for line in followed.stdout.splitlines()]

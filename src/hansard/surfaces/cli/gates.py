@@ -11,6 +11,9 @@ from hansard.surfaces.cli.driving import SHORT, conclude, note, see_run_through,
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import text_of
 
+EXIT_VOID = 2
+"""Of a word that does not count: the same as of one that is refused."""
+
 
 def listed(args: argparse.Namespace) -> int:
     async def work(hansard: Hansard) -> int:
@@ -73,37 +76,38 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
     async def work(hansard: Hansard) -> int:
         by = args.by or human()
         view = await hansard.gates.decide(args.gate, decision, actor=by, note=args.note, edit=text)
-        run, said = view["run"], f"gate {args.gate}: {decision} is on the record; it {_stands(view, by)}"
+        run, waits = view["run"], view["state"] == "open"
+        counts = any(each["counts"] and each["by"] == by for each in view["decisions"])
+        said = f"gate {args.gate}: {decision} is on the record; it {_stands(view, by, counts=counts)}"
         goes_on = f"whoever drives the run goes on; where nobody does, {typed(args, 'runs resume', run)} does"
         if args.resume:
             try:
                 async with watched(hansard, args):
                     ended = await see_run_through(hansard, args, run, hansard.runs.drive(run))
-                if view["state"] == "open" and not args.json:
+                if waits and not args.json:
                     note(said)
                 return conclude(hansard, run, args, ended)
             except Fenced:
                 goes_on = f"another process drives the run, and goes on; {typed(args, 'runs follow', run)} shows how"
         if args.json:
             as_json(view)
-            return 0
-        if not args.quiet or view["state"] == "open":
+        elif waits:
             note(said)
-        if not args.quiet and view["state"] != "open":
+        elif not args.quiet:
+            note(said)
             note(goes_on)
-        return 0
+        # Of two who approve at one moment, the one behind has got what he wanted.
+        return EXIT_VOID if waits and not counts else 0
 
     return with_ledger(args.ledger, work, writing=True)
 
 
-def _stands(view: View, by: str) -> str:
+def _stands(view: View, by: str, *, counts: bool) -> str:
     """What has become of a gate with the word of this one."""
     if view["state"] != "open":
         return f"is {view['state']}"
     waits = f"still waits for others ({view['needed']} needed)"
-    if any(each["counts"] and each["by"] == by for each in view["decisions"]):
-        return waits
-    return f"{waits}: {by} is none of those who may decide there, and this does not count"
+    return waits if counts else f"{waits}: {by} is none of those who may decide there, and this does not count"
 
 
 def _line(view: View) -> str:
