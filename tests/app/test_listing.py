@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hansard.app.service import Hansard
-from hansard.app.serving.publishing import runs_page
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.listing import runs_page
 from hansard.app.telling.recorded import STATES
 from hansard.domain.work import RetryAsked
 from hansard.errors import StoreError
@@ -32,7 +32,7 @@ async def test_a_list_says_of_a_run_what_showing_it_says(tmp_path: Path) -> None
     async with opened(tmp_path) as hansard:
 
         def agree() -> list[str]:
-            listed, _ = runs_page(hansard.store, before=None, limit=20, state=None)
+            listed, _ = runs_page(hansard.store, limit=20)
             assert listed == hansard.runs.listed()
             for view in listed:
                 shown = hansard.runs.show(view["run"])
@@ -40,7 +40,7 @@ async def test_a_list_says_of_a_run_what_showing_it_says(tmp_path: Path) -> None
             for state in STATES:
                 wanted = [view for view in listed if view["state"] == state]
                 assert hansard.runs.listed(state=state) == wanted
-                assert runs_page(hansard.store, before=None, limit=20, state=state) == (wanted, None)
+                assert runs_page(hansard.store, limit=20, state=state) == (wanted, None)
             return [view["state"] for view in listed]
 
         answered, stopped = await submitted(hansard), await submitted(hansard, max_calls=2)

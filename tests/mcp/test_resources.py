@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from deliberating import config, fails, script, synthesis, turn, verdict
-from hansard.app.serving.publishing import artifact
+from hansard.app.telling.deliberationviews import artifact_on_record
 from hansard.errors import StoreError
 from mcp_clients import called, client_of, desk_in
 
@@ -53,7 +53,9 @@ async def test_a_transcript_is_the_one_whose_digest_is_told_also_where_a_message
         held = await called(client, "deliberate", asked)
         run, store = held["run"], desk.hansard.store
         assert [each["data"]["what"] for each in desk.hansard.runs.views(run) if each["kind"] == "turn.amended"]
-        assert (await read(client, f"transcript://{run}"))["messages"] == artifact(store, run)["canonical_transcript"]
+        assert (await read(client, f"transcript://{run}"))["messages"] == artifact_on_record(store, run)[
+            "canonical_transcript"
+        ]
 
 
 async def test_many_runs_are_listed_page_by_page(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_what_a_deliberation_leaves_is_a_conflict_before_it_is_over(daemon: Serv
     run = daemon.post("/v1/deliberations", {"problem": "keep it?", "provider": "silent"}).json()["run"]
     for name in ("transcript", "metrics"):
         said = daemon.get(f"/v1/deliberations/{run}/{name}")
-        assert (said.status_code, "not over" in said.json()["detail"]) == (409, True)
+        assert (said.status_code, "has not ended" in said.json()["detail"]) == (409, True)
     daemon.post(f"/v1/runs/{run}/cancel", {})
 
 

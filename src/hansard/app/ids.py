@@ -7,6 +7,7 @@ from uuid import UUID
 
 RUN_ID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _SPELLED = re.compile(f"{RUN_ID[1:-1]}(-[0-9]+)?", re.ASCII | re.IGNORECASE)
+_INSIDE = re.compile(r"(.{36})-[0-9]+")
 
 
 def new_run_id(now_ms: int | None = None) -> str:
@@ -26,6 +27,12 @@ def as_recorded(name: str) -> str:
     """The id of a run, or of a session inside of one, as the record spells it: a UUID is also written in capitals. Any other name as
     it is."""
     return name.lower() if _SPELLED.fullmatch(name) else name
+
+
+def run_within(session: str) -> str | None:
+    """The run that a session of this id would have met in; None where no session inside of a run is called so."""
+    found = _INSIDE.fullmatch(session)
+    return found[1] if found else None
 
 
 def new_nonce() -> str:

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from hansard.app.finding import MODE
 from hansard.app.ids import as_recorded, new_run_id
 from hansard.app.people import human
 from hansard.app.settings import Settings
 from hansard.app.telling.deliberationviews import (
-    MODE,
     artifacts_of,
     deliberations,
     directory_of,

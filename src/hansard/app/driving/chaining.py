@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from hansard.app.driving.deliberations import Deliberations
+from hansard.app.finding import request_of
 from hansard.app.pool import Pool
 from hansard.app.settings import recordable
 from hansard.app.setup.convening import UNNAMED, Call, Convening, convening, within_limits
@@ -156,8 +157,8 @@ def chain_of(store: Store, run: str) -> list[str]:
 
 def before_it(store: Store, run: str) -> str | None:
     """The run that this one goes on from."""
-    first = next(iter(store.select(Query(run=run, kind="run.requested", limit=1))), None)
-    for seq in first.causes if first else ():
+    begun = request_of(store, run)
+    for seq in begun.causes if begun else ():
         cause = store.entry(seq)
         if cause.kind == "session.ended":
             return cause.run

@@ -16,14 +16,13 @@ from typing import Any, Literal
 from hansard.app.driving.claiming import beginning, claimed
 from hansard.app.driving.holding import ENGINE, Hold, free_id
 from hansard.app.driving.listening import listening
+from hansard.app.finding import MODE, PERSONA
 from hansard.app.ids import new_nonce
 from hansard.app.people import human
 from hansard.app.pool import Pool
 from hansard.app.setup.convening import UNNAMED, Convening
 from hansard.app.telling.deliberationviews import (
     ENDS,
-    MODE,
-    PERSONA,
     deliberation_view,
     deliberation_views,
     directory_of,

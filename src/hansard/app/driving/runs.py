@@ -15,7 +15,7 @@ from hansard.app.driving.brought import brought_plan
 from hansard.app.driving.claiming import beginning
 from hansard.app.driving.listening import listening
 from hansard.app.driving.waiting import Waiting
-from hansard.app.finding import unknown_run
+from hansard.app.finding import is_of_a_panel, unknown_run
 from hansard.app.ids import new_nonce
 from hansard.app.lanes.routers import Routers
 from hansard.app.people import human
@@ -45,7 +45,7 @@ from hansard.providers.base import Provider
 from hansard.providers.programs.environment import found, passed_on
 from hansard.record.reading import read_body
 from hansard.record.recorder import Recorder, Step, Within
-from hansard.store.base import Query, Store
+from hansard.store.base import Store
 
 if TYPE_CHECKING:
     from hansard.orchestration.engine import Engine
@@ -245,13 +245,9 @@ class Runs(RecordedRuns):
     def _driver(self, run: str, ask: Ask | None = None) -> Coroutine[Any, Any, Ended]:
         if run in self._submitted:
             self._submitted.discard(run)
-        elif self._is_of_a_panel(run) and self.deliberate:
+        elif is_of_a_panel(self._store, run) and self.deliberate:
             return self.deliberate(run, ask)
         return self._engine.drive(run, ask)
-
-    def _is_of_a_panel(self, run: str) -> bool:
-        first = next(iter(self._store.select(Query(run=run, kind="run.requested", limit=1))), None)
-        return first is not None and first.data.get("mode") in ("deliberation", "persona")
 
     async def close(self) -> None:
         """Interrupt whatever is driven here; the record says so, and it can be resumed."""
@@ -328,7 +324,7 @@ class Runs(RecordedRuns):
         progress = progress_of(run, self.entries(run))
         if progress.requested is None:
             raise unknown_run(self._store, run)
-        if self._is_of_a_panel(run):
+        if is_of_a_panel(self._store, run):
             raise UsageError(f"run {run} is a panel's, and has no task to do again; {OF_A_PANEL}")
         if progress.plan is None and progress.ended is None:
             resume = f"hansard runs resume {run} --ledger {quote(self._store.place)}"
@@ -344,7 +340,7 @@ class Runs(RecordedRuns):
 
     async def rerun(self, run: str, swap: Mapping[str, str] | None = None) -> View:
         """Re-run a run from the record alone. `swap` names providers, by role, that are asked live instead."""
-        if self._is_of_a_panel(run):
+        if is_of_a_panel(self._store, run):
             raise UsageError(
                 f"run {run} is a panel's, and has no plan to go through again; "
                 "a session is held again with: hansard session execution-replay DIR"
@@ -376,7 +372,7 @@ class Runs(RecordedRuns):
 
     def has_gates(self, run: str) -> bool:
         """Whether people have a say in a run."""
-        if self._is_of_a_panel(run):
+        if is_of_a_panel(self._store, run):
             # Its configuration is another one, and has no gates.
             return False
         try:
@@ -401,7 +397,7 @@ class Runs(RecordedRuns):
         if progress.ended is not None:
             retry = f"`hansard runs retry {run} TASK --ledger {quote(self._store.place)}` does a task again"
             again = retry if progress.tasks else SUBMIT_AGAIN
-            again = OF_A_PANEL if self._is_of_a_panel(run) else again
+            again = OF_A_PANEL if is_of_a_panel(self._store, run) else again
             raise UsageError(f"run {run} has ended ({progress.ended.data['state']}); {again}")
         return progress.requested
 

@@ -1,104 +1,28 @@
-"""What a daemon shows of its ledger to auditors and monitors: pages of runs, the signed state, tiles, how it stands.
+"""What a daemon shows of its ledger to auditors and monitors: the signed state, proofs, tiles, how it stands.
 
 Reads only. Everything here costs the same on a ledger of a million entries, unless it says otherwise.
 """
 
 import asyncio
-import json
 from contextlib import suppress
-from typing import Any
 from weakref import WeakKeyDictionary
 
-from hansard.app.finding import is_requested, requests
-from hansard.app.ids import as_recorded, is_run_id
 from hansard.app.ledgers.custody import checkpoint_view
 from hansard.app.service import Hansard
-from hansard.app.telling.deliberationviews import MODE
-from hansard.app.telling.nested_view import run_within
-from hansard.app.telling.runviews import ended_otherwise, listed_view
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
-from hansard.deliberation.metrics import metrics_of
 from hansard.errors import UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.tiles import WIDTH, encode_bundle, parse_tile_path
 from hansard.record.cosigned import most_cosigned
-from hansard.record.reading import read_body
 from hansard.record.receipts import make_consistency, make_receipt
 from hansard.record.sealed import check_signed, newest_signed
-from hansard.store.base import Query, Store, StoredCheckpoint
+from hansard.store.base import Store, StoredCheckpoint
 
-MOST_LOOKED_AT = 2_000
 SIGNED_WITHIN_S = 20.0
 """The sealer signs every ten seconds where something is unsigned, and looks every four."""
 _HELD: WeakKeyDictionary[Store, StoredCheckpoint] = WeakKeyDictionary()
-
-
-def exact_run(store: Store, run: str) -> str:
-    """A run by its whole id, or `last`; looking for the beginning of an id would read every run."""
-    if run == "last":
-        for entry in requests(store):
-            return entry.run
-        raise UsageError("there are no runs yet")
-    whole = as_recorded(run)
-    if not is_run_id(whole):
-        raise UsageError(f"there is no run {run!r:.60}; a run's id is a UUID, or `last`")
-    if not is_requested(store, whole):
-        raise UsageError(f"there is no run {run!r:.60}")
-    return whole
-
-
-def exact_deliberation(store: Store, run: str) -> str:
-    """A run by its id that is a deliberation; `last` is the newest of those, and not of all runs."""
-    if run == "last":
-        for entry in store.select(Query(kind="run.requested", newest_first=True, limit=MOST_LOOKED_AT)):
-            if entry.data.get("mode") == MODE:
-                return entry.run
-        raise UsageError(f"there is no deliberation among the newest {MOST_LOOKED_AT:,} runs")
-    found = exact_run(store, run)
-    if not is_deliberation(store, found):
-        raise UsageError(f"run {found} is no deliberation")
-    return found
-
-
-def exact_session(store: Store, name: str) -> tuple[str, str | None]:
-    """The deliberation of this id; or the run in which the session of this id met, and that id."""
-    session = as_recorded(name)
-    run = run_within(session)
-    if run is None:
-        return exact_deliberation(store, name), None
-    convened = store.select(Query(run=exact_run(store, run), kind="session.convened"))
-    if not any(entry.data.get("session") == session for entry in convened):
-        raise UsageError(f"run {run} has no session {session}")
-    return run, session
-
-
-def is_deliberation(store: Store, run: str) -> bool:
-    return any(entry.data.get("mode") == MODE for entry in store.select(Query(run=run, kind="run.requested", limit=1)))
-
-
-def runs_page(
-    store: Store, *, before: int | None, limit: int, state: str | None, mode: str | None = None
-) -> tuple[list[View], int | None]:
-    """Runs, the newest first, and where the next page begins; None where nothing is left.
-
-    With a state or mode a page may hold fewer runs than asked for: it looks at so many runs, and no further.
-    """
-    found: list[View] = []
-    looked = 0
-    for entry in requests(store, before):
-        if len(found) >= limit or looked >= MOST_LOOKED_AT:
-            return found, before
-        before, looked = entry.seq, looked + 1
-        if mode is not None and entry.data.get("mode") != mode:
-            continue
-        if state is not None and ended_otherwise(store, entry.run, state):
-            continue
-        view = listed_view(store, entry.run)
-        if state is None or view["state"] == state:
-            found.append(view)
-    return found, None
 
 
 def status(hansard: Hansard) -> View:
@@ -205,18 +129,3 @@ def _newest(store: Store) -> StoredCheckpoint | None:
 def _newest_size(store: Store) -> int:
     newest = _newest(store)
     return newest.size if newest else 0
-
-
-def artifact(store: Store, run: str) -> dict[str, Any]:
-    """The artifact of a deliberation that is over."""
-    query = Query(run=run, kind="session.ended", newest_first=True, limit=1)
-    ended = next(iter(store.select(query)), None)
-    stored = read_body(store, ended, "artifact") if ended else None
-    if stored is None:
-        raise UsageError(f"deliberation {run} has no artifact: it is not over, or it was redacted")
-    return dict(json.loads(stored.body))
-
-
-def deliberation_metrics(store: Store, run: str) -> View:
-    """The figures of a deliberation that is over."""
-    return metrics_of(artifact(store, run))

@@ -5,15 +5,16 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from hansard.app.finding import requests
+from hansard.app.finding import MODE, PERSONA, requests
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.compare import end_of
 from hansard.app.telling.runviews import budget_view, interrupted_view, spent_view
 from hansard.app.views import View, moment
 from hansard.deliberation.archive import read_manifest
 from hansard.deliberation.inventory import MANIFEST
+from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.story import read_artifact
 from hansard.domain.value import value
 from hansard.domain.work import EndState
@@ -24,9 +25,6 @@ from hansard.record.history import fold
 from hansard.record.reading import formed, read_body, read_entries, read_text, strange
 from hansard.store.base import Query, Store
 
-MODE: Literal["deliberation"] = "deliberation"
-PERSONA: Literal["persona"] = "persona"
-"""The mode of a run that makes a persona, and holds no session."""
 ENDS: Mapping[str, EndState] = {
     "synthesis": "answered",
     "schema_error": "failed",
@@ -308,6 +306,11 @@ def artifact_on_record(store: Store, run: str) -> dict[str, Any]:
     if found is None:
         raise UsageError(f"run {run} has no artifact on the record: its session has not ended, or it was redacted")
     return found
+
+
+def metrics_on_record(store: Store, run: str) -> View:
+    """The figures of a deliberation that is over."""
+    return metrics_of(artifact_on_record(store, run))
 
 
 def _artifact(store: Store, run: str) -> dict[str, Any] | None:

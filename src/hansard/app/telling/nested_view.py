@@ -1,7 +1,6 @@
 """A session that met inside of a run, shown as a deliberation of its own is: by its id, from its own entries of the run."""
 
 import json
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +16,6 @@ from hansard.orchestration.config import RunConfig
 from hansard.record.history import RunState, fold
 from hansard.record.reading import read_body, read_entries, strange
 from hansard.store.base import Query, Store
-
-_ID = re.compile(r"(.{36})-[0-9]+")
-
-
-def run_within(session: str) -> str | None:
-    """The run that a session of this id would have met in; None where no session inside of a run is called so."""
-    found = _ID.fullmatch(session)
-    return found[1] if found else None
 
 
 def nested_view(store: Store, run: str, session: str) -> View:

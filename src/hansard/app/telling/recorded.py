@@ -1,13 +1,15 @@
 """The runs of a ledger as the record tells them: listed, shown, followed, compared. Writes nothing, and drives nobody."""
 
+import sys
 import threading
 from collections.abc import AsyncIterator
 
-from hansard.app.finding import find_run, requests, unknown_run
+from hansard.app.finding import find_run, unknown_run
 from hansard.app.telling.capsule import capsule
 from hansard.app.telling.compare import answer_body, answer_of, compared, figures, last_verdicts
+from hansard.app.telling.listing import runs_page
 from hansard.app.telling.runpage import run_page
-from hansard.app.telling.runviews import ended_otherwise, listed_view, plan_data, run_view
+from hansard.app.telling.runviews import plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.ledger.entry import Entry
 from hansard.record.history import UNENDED, LedgerState, fold, follow
@@ -31,16 +33,7 @@ class RecordedRuns:
 
     def listed(self, *, limit: int = 20, state: str | None = None) -> list[View]:
         """The newest runs first, all of them where `limit` is 0."""
-        found: list[View] = []
-        for entry in requests(self._store):
-            if state is not None and ended_otherwise(self._store, entry.run, state):
-                continue
-            view = listed_view(self._store, entry.run)
-            if state is None or view["state"] == state:
-                found.append(view)
-            if limit and len(found) >= limit:
-                break
-        return found
+        return runs_page(self._store, limit=limit or sys.maxsize, state=state, most_looked_at=sys.maxsize)[0]
 
     def show(self, run: str) -> View:
         """Everything about one run."""

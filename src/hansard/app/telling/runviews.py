@@ -9,9 +9,9 @@ from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.app.views import View, moment
 from hansard.errors import Tampered
 from hansard.ledger.entry import Entry
-from hansard.record.history import RunState, ended_state, fold
-from hansard.record.reading import read_body, read_for_list, read_text, strange
-from hansard.store.base import Query, Store
+from hansard.record.history import RunState, fold
+from hansard.record.reading import read_body, read_text, strange
+from hansard.store.base import Store
 
 REQUEST_SHOWN = 200
 SAID_SHOWN = 2_000
@@ -22,33 +22,12 @@ INTERRUPTED = {
 }
 
 
-def listed_view(store: Store, run: str) -> View:
-    """One run in short, for lists. Of a run that is over its beginning and its end are read, since a long one has many
-    thousand entries between them; of any other all are. Entries are taken as they are."""
-    begin = list(store.select(Query(run=run, limit=2)))
-    [last] = store.select(Query(run=run, newest_first=True, limit=1))
-    if [entry.kind for entry in begin] == ["run.requested", "run.configured"]:
-        # Counted last: whatever comes meanwhile makes the count differ, and nothing else.
-        state = ended_state(begin[0], last, store.count(run))
-        if state is not None:
-            return _head(state, begin, last, read_for_list(store, begin[0], "request"))
-    entries = list(store.select(Query(run=run)))
-    request = read_for_list(store, _first(entries), "request")
-    return _head(fold(entries).runs[run], entries, end_of(entries), request)
-
-
-def ended_otherwise(store: Store, run: str, state: str) -> bool:
-    """Whether a run has ended in another state. Its last entry alone tells: whoever lists by state looks at most runs in vain."""
-    [last] = store.select(Query(run=run, newest_first=True, limit=1))
-    return last.kind == "run.ended" and last.data.get("state") != state
-
-
 def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
     """One run, with tasks and texts; each entry has the form of its kind."""
-    request = read_text(store, _first(entries), "request")
+    request = read_text(store, first_of(entries), "request")
     state = fold(entries).runs[run]
     return {
-        **_head(state, entries, end_of(entries), None),
+        **head_view(state, entries, end_of(entries), None),
         "request": request,
         "route": _route(entries),
         "plan": _plan(entries),
@@ -61,17 +40,17 @@ def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
     }
 
 
-def _first(entries: Sequence[Entry]) -> Entry:
+def first_of(entries: Sequence[Entry]) -> Entry:
     return next((entry for entry in entries if entry.kind == "run.requested"), entries[0])
 
 
-def _head(state: RunState, entries: Sequence[Entry], ended: Entry | None, request: str | None) -> View:
+def head_view(state: RunState, entries: Sequence[Entry], ended: Entry | None, request: str | None) -> View:
     configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
     return {
         "run": state.run,
         "state": state.state,
         "reason": ended.data.get("reason") if ended else None,
-        "mode": _first(entries).data.get("mode"),
+        "mode": first_of(entries).data.get("mode"),
         "request": None if request is None else request[:REQUEST_SHOWN],
         "started": moment(state.started_us),
         "last": moment(state.last_us),

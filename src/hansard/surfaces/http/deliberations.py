@@ -8,10 +8,10 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from hansard.app.driving.chaining import Continuation, continuation, go_on
+from hansard.app.finding import MODE, exact_deliberation
 from hansard.app.service import Hansard
-from hansard.app.serving.publishing import artifact, deliberation_metrics, exact_deliberation
 from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Call, Convening, check_name, convening
-from hansard.app.telling.deliberationviews import MODE, deliberation_view
+from hansard.app.telling.deliberationviews import artifact_on_record, deliberation_view, metrics_on_record
 from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.surfaces.afar import view_from_afar
@@ -136,7 +136,7 @@ async def transcript(request: Request, run: str) -> Response:
     desk = desk_of(request)
     known = await _found(desk, run)
     with refusing(409):
-        return answer((await asyncio.to_thread(artifact, desk.hansard.store, known))["canonical_transcript"])
+        return answer((await asyncio.to_thread(artifact_on_record, desk.hansard.store, known))["canonical_transcript"])
 
 
 @router.get("/v1/deliberations/{run}/metrics", response_model=dict[str, Any], responses=documented(404, 409))
@@ -145,7 +145,7 @@ async def metrics(request: Request, run: str) -> Response:
     desk = desk_of(request)
     known = await _found(desk, run)
     with refusing(409):
-        return answer(await asyncio.to_thread(deliberation_metrics, desk.hansard.store, known))
+        return answer(await asyncio.to_thread(metrics_on_record, desk.hansard.store, known))
 
 
 @router.get("/v1/deliberations/{run}/events", response_class=Response, responses=STREAM | documented(404))

@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from hansard.app.driving.runs import mode_of
-from hansard.app.serving.publishing import exact_run, is_deliberation, runs_page
+from hansard.app.finding import exact_run, is_deliberation
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.following import over_at
+from hansard.app.telling.listing import runs_page
 from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.surfaces.afar import view_from_afar

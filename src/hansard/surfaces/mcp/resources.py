@@ -20,7 +20,8 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from hansard.app.serving.publishing import exact_deliberation, exact_run, runs_page
+from hansard.app.finding import exact_deliberation, exact_run
+from hansard.app.telling.listing import runs_page
 from hansard.app.views import View, whole
 from hansard.errors import UsageError
 from hansard.surfaces.afar import view_from_afar
@@ -49,7 +50,7 @@ def lister(desk: Desk) -> Callable[[Context, PaginatedRequestParams | None], Awa
             raise MCPError(INVALID_PARAMS, "this cursor is none of ours")
         before = int(cursor) if cursor else None
         store = desk.hansard.store
-        views, following = await asyncio.to_thread(runs_page, store, before=before, limit=PAGE, state=None)
+        views, following = await asyncio.to_thread(runs_page, store, before=before, limit=PAGE)
         found = [each for view in views for each in _resources(view)]
         return ListResourcesResult(resources=found, next_cursor=None if following is None else str(following))
 

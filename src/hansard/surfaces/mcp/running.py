@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hansard.app.driving.runs import mode_of
-from hansard.app.serving.publishing import runs_page
 from hansard.app.setup.configuring import run_config
+from hansard.app.telling.listing import runs_page
 from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.errors import StoreError, UsageError

@@ -18,7 +18,7 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
-from hansard.app.serving.publishing import exact_run
+from hansard.app.finding import exact_run
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.mcp import results

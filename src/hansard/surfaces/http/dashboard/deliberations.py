@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hansard.app.driving.chaining import after_it, before_it
+from hansard.app.finding import exact_session
 from hansard.app.service import Hansard
-from hansard.app.serving.publishing import exact_session
 from hansard.app.telling.deliberationviews import artifact_on_record, asked_for, deliberation_view, held_none
 from hansard.app.telling.nested_view import nested_artifact, nested_entries, nested_view
 from hansard.app.telling.recorded import ENDED

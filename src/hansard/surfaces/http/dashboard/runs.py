@@ -9,9 +9,10 @@ from starlette.responses import Response
 
 from hansard.app.driving.gates import Gates
 from hansard.app.driving.runs import Runs
+from hansard.app.finding import is_deliberation
 from hansard.app.service import Hansard
-from hansard.app.serving.publishing import is_deliberation, runs_page
 from hansard.app.telling.compare import has_answers, shown
+from hansard.app.telling.listing import runs_page
 from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.app.telling.recorded import ENDED, STATES
 from hansard.app.telling.runpage import run_page
