@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hansard.app.telling.findings import detail_of
+from hansard.app.telling.checks import detail_of
 from hansard.app.telling.runviews import said_of_interruption
 from hansard.app.views import of_limit, usd
 from hansard.surfaces.hearing import Event, Text

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hansard.app.telling.checks import said_of_answer, said_of_result
 from hansard.app.telling.escaping import escape
-from hansard.app.telling.findings import said_of_answer, said_of_result
 from hansard.app.telling.runviews import of_which
 from hansard.app.telling.waves import levels
 from hansard.app.views import View, moment, price_basis, usd

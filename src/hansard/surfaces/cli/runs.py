@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hansard.app.service import Hansard
-from hansard.app.telling.findings import BY_RULE, said_of_answer
+from hansard.app.telling.checks import BY_RULE, said_of_answer
 from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.runviews import of_which
 from hansard.app.views import View, sum_known

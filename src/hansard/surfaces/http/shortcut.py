@@ -9,9 +9,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hansard.app.archived.documents import check_recordable, read_body
 from hansard.app.views import encoded
 from hansard.errors import HansardError, UsageError
-from hansard.surfaces.heard import again, body_of, heard
 from hansard.surfaces.http.bodies import RouteRequest
 from hansard.surfaces.http.desk import Desk, refused_at
+from hansard.surfaces.rereading import again, body_of, heard
 
 PATH = "/v1/route"
 ONE_TEXT = 4

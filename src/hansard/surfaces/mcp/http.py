@@ -14,11 +14,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from hansard.app.serving.tokens import Token
-from hansard.surfaces.heard import again, body_of, heard
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.messages import id_of, parsed
 from hansard.surfaces.mcp.server import build
 from hansard.surfaces.mcp.sessions import MOST, Sessions
+from hansard.surfaces.rereading import again, body_of, heard
 
 MAX_BODY = 4_000_000
 IDLE_S = 1_800.0

@@ -18,9 +18,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from hansard.app.serving.tokens import Token
+from hansard.app.telling.checks import said_of_answer, said_of_result
 from hansard.app.telling.deliberationviews import requested
 from hansard.app.telling.escaping import spelled
-from hansard.app.telling.findings import said_of_answer, said_of_result
 from hansard.app.views import sum_known, usd
 from hansard.errors import HansardError
 from hansard.surfaces.http.bodies import in_query, refuse_doubled

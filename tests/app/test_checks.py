@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from hansard.app.telling.findings import said_of_answer, said_of_result
+from hansard.app.telling.checks import said_of_answer, said_of_result
 from hansard.orchestration.checks.code import code
 from hansard.orchestration.checks.delivery import delivery
 from hansard.orchestration.checks.intent import intent
