@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from decimal import Decimal, DecimalException
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -12,17 +11,17 @@ from hansard.app.lanes.rosters import roster_of
 from hansard.app.pool import CLI_KINDS, FLAGGED, PYTHON_KIND, Pool
 from hansard.app.seams import installed
 from hansard.app.settings import Settings, check_name, recordable
+from hansard.app.setup.costs import allowed, check_price, costs_some
 from hansard.app.setup.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.setup.wishes import Wishes, flagged, words_of
-from hansard.domain.budget import NANO_PER_USD, Budget, in_nano
-from hansard.domain.exchange import Usage
+from hansard.domain.budget import in_nano
 from hansard.domain.fields import Fields
 from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
 from hansard.ledger.entry import ACTOR
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.checks.delivery import PROFILES
-from hansard.orchestration.config import Answering, Judge, RunConfig, Tuning, read_budget
+from hansard.orchestration.config import Answering, Judge, RunConfig, Tuning
 from hansard.orchestration.escalate import LANE_RUNG, default_ladder
 from hansard.orchestration.gates import Rule, read_rules
 from hansard.orchestration.nested import is_panel
@@ -34,7 +33,6 @@ from hansard.providers.prices import Price
 from hansard.providers.programs.environment import barred
 from hansard.record.codec import MAX_TEXT
 
-MOST_USD = (2**53 - 1) // NANO_PER_USD
 ITS_OWN = "default"
 _NOBODY = """\
 nobody can be asked yet. One of these lines is enough:
@@ -69,26 +67,35 @@ def run_config(
     its `mode`, where that is known. UsageError says what is wrong and what to type.
     """
     where = str(settings.config or "hansard.toml")
-    tables = {name: dict(table) for name, table in settings.providers.items()}
-    tables |= {name: _described(name, provider) for name, provider in {**pool.given, **lent}.items()}
+    config = _wished(settings, pool, wishes, lent, where)
+    if FLAGGED in (named := flagged(wishes)[1]):
+        # Opened now: a mistake in a flag is told before there is a ledger, and before a server takes its first request.
+        pool.provider(FLAGGED, named[FLAGGED], config.folder)
+    config = _without_unasked(_with_panels(config, settings, pool), pool)
+    _check_targets(config)
+    _check_names(config)
+    _check_rungs(config, where)
+    _check_panels(config, pool)
+    return replace(config, prices=_prices(config, pool, mode))
+
+
+def _wished(settings: Settings, pool: Pool, wishes: Wishes, lent: Mapping[str, Provider], where: str) -> RunConfig:
+    """What settings and flags say, as it is written there."""
     roster = wishes.roster or roster_of(settings)
     policy = _policy(settings, wishes, roster, where)
     run = Fields(settings.run, f"{where} [run]")
     chosen, named = flagged(wishes)
+    tables = dict[str, dict[str, Any]]()
+    if chosen == REHEARSAL:
+        most = run.count("max_tasks", Tuning().max_tasks, least=1)
+        tables[REHEARSAL] = rehearsal_table(permitted(roster, policy), most)
+    tables |= {name: dict(table) for name, table in settings.providers.items()}
+    tables |= {name: _described(name, provider) for name, provider in {**pool.given, **lent}.items()}
     tables |= named
-    if chosen == REHEARSAL and REHEARSAL not in tables:
-        tables[REHEARSAL] = rehearsal_table(
-            permitted(roster, policy), run.count("max_tasks", Tuning().max_tasks, least=1)
-        )
-    if chosen is not None and chosen.partition(":")[0] not in tables:
-        known = ", ".join(dict.fromkeys((*tables, REHEARSAL)))
-        raise UsageError(f"there is no provider {chosen!r}; known are {known}")
-    if not tables:
-        raise nobody(settings, wishes)
+    _check_chosen(tables, chosen, settings, wishes)
     # A provider that is named for this run goes before the tiers and roles of the file, and those that lanes name.
     tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
     lanes = _asked_of_one(roster) if chosen else roster
-    default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
     # Everything is read, also what a flag goes before: a key that is not read is taken for an unknown one.
     judge_intent, revise = run.flag("judge_intent"), run.flag("revise", settings.reviser is not None)
     judge: Judge = run.choice("judge", ("model", "checks"), "model")
@@ -97,8 +104,8 @@ def run_config(
     profile = profile if wishes.profile is None else wishes.profile
     if profile not in PROFILES:
         raise UsageError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}")
-    config = RunConfig(
-        default=default,
+    return RunConfig(
+        default=chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables))),
         roster=lanes,
         roster_digest="" if lanes is roster else roster.digest,
         policy=policy,
@@ -113,22 +120,20 @@ def run_config(
         tuning=_tuning(run),
         templates=digests() | {name: template.digest for name, template in CHECK_TEMPLATES.items()},
         gates=_gates(settings, wishes, roster, where),
-        context=_context(settings, wishes, where),
+        context=read_sources(settings.context, where, wishes.context),
         verifier=_verifier(settings, pool, wishes, where),
         reviser=_seam(settings.reviser, f"{where} [reviser]"),
         judge_intent=wishes.judge_intent or judge_intent,
         revise=wishes.revise or revise,
         profile=profile,
     )
-    if FLAGGED in named:
-        # Opened now: a mistake in a flag is told before there is a ledger, and before a server takes its first request.
-        pool.provider(FLAGGED, named[FLAGGED], config.folder)
-    config = _without_unasked(_with_panels(config, settings, pool), pool)
-    _check_targets(config)
-    _check_names(config)
-    _check_rungs(config, where)
-    _check_panels(config, pool)
-    return replace(config, prices=_prices(config, pool, mode))
+
+
+def _check_chosen(tables: Mapping[str, Any], chosen: str | None, settings: Settings, wishes: Wishes) -> None:
+    if chosen is not None and chosen.partition(":")[0] not in tables:
+        raise UsageError(f"there is no provider {chosen!r}; known are {', '.join(dict.fromkeys((*tables, REHEARSAL)))}")
+    if not tables:
+        raise nobody(settings, wishes)
 
 
 def _asked_of_one(roster: Roster) -> Roster:
@@ -231,39 +236,6 @@ def _tuning(run: Fields) -> Tuning:
     return Tuning.read(Fields(known, run.where))
 
 
-def allowed(settings: Settings, wishes: Wishes) -> Budget:
-    """What one run may spend: as `[budget]` says, and flags before it."""
-    where, table = str(settings.config or "hansard.toml"), dict(settings.budget)
-    if "max_usd" in table:
-        table["max_cost_usd_nano"] = nano_usd(str(table.pop("max_usd")), f"{where} [budget] max_usd")
-    budget = read_budget(Fields(table, f"{where} [budget]"))
-    wanted: dict[str, Any] = {
-        "max_calls": wishes.max_calls,
-        "max_tokens": wishes.max_tokens,
-        "max_cost_usd_nano": (
-            nano_usd(wishes.max_usd, wishes.named("max_usd")) if wishes.max_usd is not None else None
-        ),
-        "max_seconds": wishes.max_seconds,
-    }
-    return replace(budget, **{name: value for name, value in wanted.items() if value is not None})
-
-
-def of_server(settings: Settings, flags: Wishes) -> Wishes:
-    """The flags of a server, with what the file allows where they say nothing: its callers get no more, and type no flags."""
-    most = allowed(settings, flags)
-    nano = most.max_cost_usd_nano
-    return replace(
-        flags,
-        typed=False,
-        bare=(flags.provider.partition(":")[0],) if flags.provider else (),
-        max_calls=most.max_calls,
-        max_tokens=most.max_tokens,
-        max_usd=None if nano is None else f"{Decimal(nano) / NANO_PER_USD:f}",
-        max_seconds=most.max_seconds,
-        max_parallel=flags.max_parallel or settings.policy.max_parallel,
-    )
-
-
 def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tuple[Rule, ...]:
     rules = list(read_rules(settings.gates, where))
     own = roster_of(settings) if rules else roster
@@ -299,11 +271,6 @@ def _refuse_idle(rule: Rule, row: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _context(settings: Settings, wishes: Wishes, where: str) -> tuple[Mapping[str, Any], ...]:
-    """The context sources of the settings, and the capsules that are wished for."""
-    return read_sources(settings.context, where, wishes.context)
-
-
 def _verifier(settings: Settings, pool: Pool, wishes: Wishes, where: str) -> dict[str, Any] | None:
     """The verifier: `--verifier` takes a URL, the name of an entry point that is installed, or a command."""
     wish = wishes.verifier
@@ -327,17 +294,6 @@ def _seam(table: Mapping[str, Any] | None, where: str) -> dict[str, Any] | None:
     found = read_seam(fields)
     fields.done()
     return found
-
-
-def nano_usd(text: str, where: str) -> int:
-    """Dollars as billionths."""
-    try:
-        amount = Decimal(text)
-        if 0 <= amount <= MOST_USD:
-            return int(amount * NANO_PER_USD)
-    except DecimalException as error:
-        raise UsageError(f"{where}: {text!r:.40} is no amount of dollars, such as 0.50") from error
-    raise UsageError(f"{where}: {text!r:.40} is no amount of dollars from 0 to {MOST_USD:,}, such as 0.50")
 
 
 def _check_targets(config: RunConfig) -> None:
@@ -392,22 +348,6 @@ def _prices(config: RunConfig, pool: Pool, mode: str | None) -> dict[str, Price]
             if price is not None:
                 found[f"{provider.id}:{asked}" if is_panel(target) else target] = price
     return found
-
-
-def check_price(pool: Pool, provider: Provider, model: str) -> None:
-    """UsageError where nobody knows what a model costs, and somebody sends a bill for it."""
-    if not provider.unmetered and pool.prices.find(model) is None:
-        raise UsageError(
-            f"there is a limit of money, and the price of {model!r} ({provider.id}) is not known; "
-            f'write [prices."{model}"] with input and output in dollars per million tokens, or unmetered = true into the '
-            f"provider's table where nobody sends a bill for it"
-        )
-
-
-def costs_some(pool: Pool, provider: Provider, model: str) -> bool:
-    """Whether somebody sends a bill for a model, as far as its price is known."""
-    price = None if provider.unmetered else pool.prices.find(model)
-    return price is not None and price.of(Usage(input_tokens=1, output_tokens=1)) > 0
 
 
 def _check_panels(config: RunConfig, pool: Pool) -> None:

@@ -13,7 +13,8 @@ from typing import Any, Self
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.settings import Settings, recordable
 from hansard.app.setup.allowance import Allowance, Charged, Priced
-from hansard.app.setup.configuring import ITS_OWN, MOST_USD, allowed, check_price, costs_some, nobody
+from hansard.app.setup.configuring import ITS_OWN, nobody
+from hansard.app.setup.costs import MOST_USD, allowed, check_price, costs_some
 from hansard.app.setup.given_up import GivenUp
 from hansard.app.setup.panels import panel_names, panel_of, personas_of, usual_provider
 from hansard.app.setup.rehearsal import REHEARSAL, panel_rehearsal_table

@@ -9,7 +9,8 @@ from pathlib import Path
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, recordable
-from hansard.app.setup.configuring import allowed, run_config
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.costs import allowed
 from hansard.app.setup.wishes import flagged
 from hansard.errors import MissingExtra, UsageError
 from hansard.surfaces.cli.submit import wishes

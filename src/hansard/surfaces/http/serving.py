@@ -22,8 +22,9 @@ from hansard.app.serving.daemon import Daemon
 from hansard.app.serving.tokens import Tokens
 from hansard.app.serving.webhooks import webhooks
 from hansard.app.settings import Settings, recordable
-from hansard.app.setup.configuring import allowed, of_server, run_config
+from hansard.app.setup.configuring import run_config
 from hansard.app.setup.convening import check_folder
+from hansard.app.setup.costs import allowed, of_server
 from hansard.app.setup.wishes import Wishes, flagged
 from hansard.app.telling.following import OVER
 from hansard.errors import UsageError, first_of

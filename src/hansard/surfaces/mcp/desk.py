@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hansard.app.service import Hansard
-from hansard.app.setup.configuring import of_server
+from hansard.app.setup.costs import of_server
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import deliberation_view
 from hansard.app.telling.following import over_at
