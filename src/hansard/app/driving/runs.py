@@ -130,39 +130,18 @@ class Runs(RecordedRuns):
     ) -> str:
         """Put a request on the record, with its whole configuration; gives the run's id, which may be the caller's own. Nothing
         is asked yet. `commands`: whether checks of the plan may run programs here. `lent`: providers for this run alone."""
-        if not isinstance(request, str):
-            raise UsageError(
-                f"the request must be text, and is of type {type(request).__name__}; say in words what is wanted"
-            )
-        if not request.strip():
-            raise UsageError("the request is empty; say what is wanted")
-        if len(request) > MAX_REQUEST:
-            raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
-        named, single = (spelled(name, typed=surface == "cli") for name in ("lane", "single"))
-        if plan is not None and (lane is not None or mode == "single"):
-            raise UsageError(f"a plan has tasks and lanes of its own, and contradicts {named} and {single}; keep one")
-        written = self._written(request, config, plan, lane, named, commands=commands)
-        if written:
-            for id in (id for rule in config.gates if rule.asked for id in rule.tasks):
-                # Refuses a gate before a task that will not come.
-                written.task(id)
+        _check_request(request)
+        written = self._written(request, config, mode, plan, lane, typed=surface == "cli", commands=commands)
         plan_json = as_json(written.as_data()) if written else None
         if config.context:
-            config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
+            config = replace(config, context=tuple(map(self._settled_source, config.context)))
         requested = RunRequested(
             mode="plan" if plan is not None else "single" if lane is not None else mode,  # type: ignore[arg-type]
             surface=surface,
             request=Body.text(request),
             plan=Body.json(plan_json) if plan_json else None,
         )
-        as_recorded = self._recorded_config(config)
-        # Opened now: a provider that cannot be opened here is a mistake of usage, and its keys are known before we record.
-        self._pool.means_of(config)
-        if held := self._pool.secrets.found_in(as_recorded):
-            raise UsageError(
-                f"the configuration of this run holds {', '.join(held)} in clear, and it stands in the record for good; "
-                "name the environment variable or the file that has it instead"
-            )
+        as_recorded = self._opened(config)
         self._routers.keep(config)
         asked, configured = without_secrets(requested, self._pool.secrets), _configured(config.budget, as_recorded)
         steps = [Step(asked, actor or human()), Step(configured, "engine", [Within(0)])]
@@ -174,6 +153,18 @@ class Runs(RecordedRuns):
         if written and plan_json:
             self._engine.brought[id] = plan_json, written
         return id
+
+    def _opened(self, config: RunConfig) -> bytes:
+        """The configuration as it is recorded, once whoever it names is open and nothing in it is secret."""
+        as_recorded = self._recorded_config(config)
+        # Opened now: a provider that cannot be opened here is a mistake of usage, and its keys are known before we record.
+        self._pool.means_of(config)
+        if held := self._pool.secrets.found_in(as_recorded):
+            raise UsageError(
+                f"the configuration of this run holds {', '.join(held)} in clear, and it stands in the record for good; "
+                "name the environment variable or the file that has it instead"
+            )
+        return as_recorded
 
     def _recorded_config(self, config: RunConfig) -> bytes:
         """The configuration as it is recorded. A daemon has few, and writes them for every run."""
@@ -191,17 +182,24 @@ class Runs(RecordedRuns):
         return {**source, "run": self.find(str(source["run"]))}
 
     def _written(
-        self, request: str, config: RunConfig, plan: object, lane: str | None, where: str, *, commands: bool
+        self, request: str, config: RunConfig, mode: str, plan: object, lane: str | None, *, typed: bool, commands: bool
     ) -> Plan | None:
-        """The plan that the user brings: whole, or one task in a lane, which he named `where`."""
+        """The plan that the user brings: whole, or one task in a lane."""
+        named, single = spelled("lane", typed=typed), spelled("single", typed=typed)
+        if plan is not None and (lane is not None or mode == "single"):
+            raise UsageError(f"a plan has tasks and lanes of its own, and contradicts {named} and {single}; keep one")
         if plan is not None:
             written = brought_plan(plan, config, where="the plan", commands=commands)
             self._refuse_missing_programs(written)
-            return written
-        if lane is not None:
-            refuse_lane(lane, config.roster, config.policy, where)
-            return Plan.single(lane, request)
-        return None
+        elif lane is not None:
+            refuse_lane(lane, config.roster, config.policy, named)
+            written = Plan.single(lane, request)
+        else:
+            return None
+        for id in (id for rule in config.gates if rule.asked for id in rule.tasks):
+            # Refuses a gate before a task that will not come.
+            written.task(id)
+        return written
 
     def _refuse_missing_programs(self, plan: Plan) -> None:
         """UsageError where a check names a program that is not on the PATH: every result would be rejected, on every rung, after
@@ -410,6 +408,17 @@ class Runs(RecordedRuns):
     def _tell(self, run: str, recorded: Any) -> None:
         for listener in tuple(self._listeners):
             listener(run, recorded)
+
+
+def _check_request(request: object) -> None:
+    if not isinstance(request, str):
+        raise UsageError(
+            f"the request must be text, and is of type {type(request).__name__}; say in words what is wanted"
+        )
+    if not request.strip():
+        raise UsageError("the request is empty; say what is wanted")
+    if len(request) > MAX_REQUEST:
+        raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
 
 
 def _configured(budget: Budget, as_recorded: bytes) -> RunConfigured:
