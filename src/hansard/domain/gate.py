@@ -6,6 +6,8 @@ from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
 
 Decision = Literal["approve", "edit", "reject"]
+SAID = {"approved": "approve", "edited": "edit", "rejected": "reject"}
+"""How a gate ends, and the word that ends it so."""
 
 
 @value

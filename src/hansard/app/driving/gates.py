@@ -14,8 +14,8 @@ from hansard.app.telling.following import over_at
 from hansard.app.telling.runviews import plan_data
 from hansard.app.views import View, moment
 from hansard.domain.fact import Body
+from hansard.domain.gate import SAID, GateDecided
 from hansard.domain.gate import Decision as Decision
-from hansard.domain.gate import GateDecided
 from hansard.domain.strict_json import read_json
 from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry
@@ -30,8 +30,6 @@ from hansard.store.base import Query, Store
 MAX_EDIT = 1_000_000
 MAX_TOLD = 100_000
 """So many characters of the results that a gate's task is built on are told with it; the ledger has the rest."""
-SAID = {"approved": "approve", "edited": "edit", "rejected": "reject"}
-"""How a gate ends, and the word that ends it so."""
 VOID = "void"
 """The state of a gate whose run ended before anybody decided."""
 

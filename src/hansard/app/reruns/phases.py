@@ -197,12 +197,15 @@ def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> list[tuple[in
     return sorted(placed, key=lambda place: place[0])
 
 
-def given_up(entries: Iterable[Entry]) -> frozenset[int]:
-    """What led to nothing, because a driver ended behind it. Questions to roles, with their answers: the next one begins with
-    the first turn again, or finds that the budget has nothing left for it. The end of the run's budget, with what was skipped
-    for it: the next one looks for himself whether anything is left.
+def given_up(entries: Sequence[Entry]) -> frozenset[int]:
+    """What led to nothing, because a driver ended behind it."""
+    return frozenset(_turns_given_up(entries) | _breaches_given_up(entries))
+
+
+def _turns_given_up(entries: Sequence[Entry]) -> set[int]:
+    """Questions to roles, with their answers: the next driver begins with the first turn again, or finds that the budget has
+    nothing left for it.
     """
-    breaches = set[int]()
     turns: dict[tuple[object, ...], list[int]] = {}
     about: dict[int, tuple[object, ...]] = {}
     cut: dict[tuple[object, ...], list[int]] = {}
@@ -210,23 +213,12 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
     for entry in entries:
         data = entry.data
         match entry.kind:
-            case "run.ended":
+            case "run.ended" | "run.retry_asked":
                 turns.clear()
-                breaches.clear()
-            case "run.retry_asked":
-                turns.clear()
-                found |= breaches
-                breaches.clear()
             case "run.claimed":
                 answered = [key for key, seqs in turns.items() if len(seqs) > 1]
                 cut |= {key: turns.pop(key) for key in answered}
                 found.update(seq for key in answered for seq in cut[key])
-                found |= breaches
-                breaches.clear()
-            case "budget.breached" if not data.get("lane") and not is_of_the_cut(entry):
-                breaches.add(entry.seq)
-            case "task.skipped" if not breaches.isdisjoint(entry.causes):
-                breaches.add(entry.seq)
             case "role.asked":
                 about[entry.seq] = (data["role"], data.get("task"), data["attempt"])
                 turns.setdefault(about[entry.seq], []).append(entry.seq)
@@ -239,15 +231,36 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
                 turns[key].append(entry.seq)
                 if data["ok"] is True and key[0] != "reviser":
                     del turns[key]
-            case "task.judged" if (key := about.get(entry.causes[0])) in turns:
-                del turns[key]
+            case "task.judged":
+                turns.pop(about.get(entry.causes[0], ()), None)
             case "answer.checked" if data["check"] == "intent_judge":
                 turns.pop(("intent_judge", None, 1), None)
-            case "answer.revised":
+            case "answer.checked" | "answer.revised" if _is_revised(entry):
                 turns.pop(("reviser", None, 1), None)
-            case "answer.checked" if data["check"] == "delivery" and data["outcome"] == "crashed":
-                turns.pop(("reviser", None, 1), None)
-    return frozenset(found)
+    return found
+
+
+def _is_revised(entry: Entry) -> bool:
+    """Whether nobody is asked for a revision any more: there is one, or the reviser ended the engine too often."""
+    said = entry.data
+    return entry.kind == "answer.revised" or (said["check"] == "delivery" and said["outcome"] == "crashed")
+
+
+def _breaches_given_up(entries: Sequence[Entry]) -> set[int]:
+    """The end of the run's budget, with what was skipped for it: the next driver looks for himself whether anything is left."""
+    breaches, found = set[int](), set[int]()
+    for entry in entries:
+        match entry.kind:
+            case "run.ended":
+                breaches.clear()
+            case "run.retry_asked" | "run.claimed":
+                found |= breaches
+                breaches.clear()
+            case "budget.breached" if not entry.data.get("lane") and not is_of_the_cut(entry):
+                breaches.add(entry.seq)
+            case "task.skipped" if not breaches.isdisjoint(entry.causes):
+                breaches.add(entry.seq)
+    return found
 
 
 def deeds(entries: Iterable[Entry]) -> Counter[Deed]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from hansard.domain.gate import SAID
 from hansard.domain.kinds import KINDS
 from hansard.domain.work import RunRequested
 from hansard.errors import Tampered
@@ -26,8 +27,6 @@ ONCE = ("run.requested", "run.configured")
 """What a run has one of."""
 ENDS = {"cancelled": "cancelled", "deadline": "stopped", "budget": "stopped", "answered": "answered"}
 """How a run ends, by the reason."""
-SAID = {"approved": "approve", "edited": "edit", "rejected": "reject"}
-"""The word that closes a gate, by its outcome."""
 REASONS = {
     "upstream": ("task.judged", "task.skipped", "gate.closed", "budget.breached"),
     "gate": ("gate.closed",),
