@@ -58,31 +58,30 @@ def verify_apart(
             # Never a file that holds one: callers from elsewhere bring no paths.
             raise UsageError(f"pin: {error}") from error
         words.append(f"--pin={pin}")
-    verifier, shown = Path(command_module.__file__).parent, place_of(location)
-    with (
-        verifiable(location, closed) as (path, odd),
-        subprocess.Popen(
-            [sys.executable, "-I", str(verifier), path, "--json", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as ran,
-    ):
-        while True:
-            try:
-                said, complained = ran.communicate(timeout=LOOK_S)
-                break
-            except subprocess.TimeoutExpired:
-                if closed is not None and closed.is_set():
-                    ran.kill()
+    shown = place_of(location)
+    with verifiable(location, closed) as (path, odd):
+        said, otherwise = _said_of(path, words, closed)
     try:
         report: View = json.loads(said)
     except ValueError as error:
-        raise StoreError(f"{shown} could not be verified: {complained.strip()[-300:] or ran.returncode}") from error
+        raise StoreError(f"{shown} could not be verified: {otherwise}") from error
     if path == location:
         return report
     broken = {"ok": False, "exit_code": 20, "verdict": "BROKEN", "first_bad": asdict(odd[0])} if odd else {}
     return {**report, **broken, "path": shown, "findings": [*map(asdict, odd), *report["findings"]]}
+
+
+def _said_of(path: str, words: list[str], closed: Event | None) -> tuple[str, object]:
+    """What the verifier says of a path, and why it says nothing, where it does not."""
+    command = [sys.executable, "-I", str(Path(command_module.__file__).parent), path, "--json", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+        while True:
+            try:
+                said, complained = ran.communicate(timeout=LOOK_S)
+                return said, complained.strip()[-300:] or ran.returncode
+            except subprocess.TimeoutExpired:
+                if closed is not None and closed.is_set():
+                    ran.kill()
 
 
 @contextmanager

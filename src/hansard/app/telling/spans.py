@@ -67,27 +67,7 @@ def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
     # A run's end tells what it cost since it began.
     told = _number(entries[ends[-2]].data.get("cost_usd_nano")) if len(ends) > 1 else 0
     entries = entries[ends[-2] + 1 if len(ends) > 1 else 0 :]
-    first, last = entries[0], entries[-1]
-    ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), last)
-    attributes: Attributes = {
-        names.OPERATION: names.WORKFLOW,
-        names.WORKFLOW_NAME: mode,
-        names.CONVERSATION: run,
-        names.STATE: str(ended.data.get("state", "")),
-        **_place(ended),
-    }
-    if fold(entries).runs[run].priced:
-        attributes[names.COST] = max(0, _number(ended.data.get("cost_usd_nano")) - told)
-    whole = Span(
-        name=f"{names.WORKFLOW} {mode}",
-        kind="internal",
-        start_us=first.ts,
-        end_us=last.ts,
-        parent=None,
-        attributes=attributes,
-        failed=ended.data.get("state") == "failed",
-    )
-    spans = [whole]
+    spans = [_whole(run, mode, entries, told)]
     asked = {entry.seq: entry for entry in entries if entry.kind in ASKS}
     came = _came(entries, asked)
     sessions = sessions_by_question(entries)
@@ -106,6 +86,30 @@ def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
         if entry.kind == "task.judged" and (about := attempts.get(_attempt(entry))):
             _judge(about, entry)
     return spans
+
+
+def _whole(run: str, mode: str, entries: Sequence[Entry], told_usd_nano: int) -> Span:
+    """The run itself, from these entries on; what it cost before them was told."""
+    first, last = entries[0], entries[-1]
+    ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), last)
+    attributes: Attributes = {
+        names.OPERATION: names.WORKFLOW,
+        names.WORKFLOW_NAME: mode,
+        names.CONVERSATION: run,
+        names.STATE: str(ended.data.get("state", "")),
+        **_place(ended),
+    }
+    if fold(entries).runs[run].priced:
+        attributes[names.COST] = max(0, _number(ended.data.get("cost_usd_nano")) - told_usd_nano)
+    return Span(
+        name=f"{names.WORKFLOW} {mode}",
+        kind="internal",
+        start_us=first.ts,
+        end_us=last.ts,
+        parent=None,
+        attributes=attributes,
+        failed=ended.data.get("state") == "failed",
+    )
 
 
 def _came(entries: Sequence[Entry], asked: Mapping[int, Entry]) -> dict[int, Heard]:

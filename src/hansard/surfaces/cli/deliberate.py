@@ -19,11 +19,11 @@ from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, read_text
 from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Call, Convening, convening
 from hansard.app.setup.wishes import Wishes
-from hansard.app.telling.deliberationviews import asked_for, deliberation_view
+from hansard.app.telling.deliberationviews import ENDS, asked_for, deliberation_view
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
-from hansard.surfaces.cli.driving import EXIT, handed_in, note, opened, refuse_early, typed
+from hansard.surfaces.cli.driving import ASKS, EXIT, handed_in, note, opened, refuse_early, typed
 from hansard.surfaces.cli.show import as_json, say, tell
 from hansard.surfaces.cli.streams import read_input
 from hansard.surfaces.narrate import many, spent
@@ -31,16 +31,6 @@ from hansard.surfaces.narrate import many, spent
 RUNS = "runs"
 SETTLED = ("config", "panel", "ensemble", "message-shape", "producer")
 """Flags about what the session before has settled for whoever goes on from it."""
-EXITS = {
-    "synthesis": 0,
-    "schema_error": 11,
-    "provider_unrecoverable": 11,
-    "budget_exceeded": 12,
-    "timeout": 12,
-    "user_cancel": 13,
-    "user_input_required": 14,
-    "external_research_required": 14,
-}
 
 
 def deliberate(args: argparse.Namespace) -> int:
@@ -214,7 +204,8 @@ def conclude(hansard: Hansard, run: str, args: argparse.Namespace, sat: Sat | No
         note(f"interrupted; {typed(args, 'runs resume', run)} goes on from where it stopped")
     else:
         _tell(view, args)
-    return EXIT["interrupted"] if is_left else EXITS[reason_of(view)]
+    reason = reason_of(view)
+    return EXIT["interrupted" if is_left else "waiting" if reason in ASKS else ENDS[reason]]
 
 
 def reason_of(view: View) -> str:

@@ -4,14 +4,18 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hansard.app.ledgers.witness import Service, key_text, witness_folder
-from hansard.app.settings import ledger_settings, read_settings, state_folder
+from hansard.app.settings import Settings, ledger_settings, read_settings, state_folder
 from hansard.app.wiring import open_ledger
 from hansard.errors import HansardError, StoreError, UsageError
 from hansard.surfaces.cli.output import new_file
 from hansard.surfaces.cli.show import as_json, as_json_line, put, say
 from hansard.surfaces.plain import plain
+
+if TYPE_CHECKING:
+    from hansard.app.ledgers.cosigning import Asked
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -60,29 +64,13 @@ def logs(args: argparse.Namespace) -> int:
 
 def ask(args: argparse.Namespace) -> int:
     """Every witness that is named, or all of hansard.toml; whose word is not had is told when all were asked."""
-    from hansard.app.ledgers.cosigning import Asked, configured, have_cosigned, shown
+    from hansard.app.ledgers.cosigning import have_cosigned, shown
 
-    if (args.url is None) != (args.key is None):
-        raise UsageError("a witness is a URL and the key that its word is checked with: URL --key KEY")
-    if args.url is not None:
-        witnesses = {args.url: Asked.of(args.url, key_text(args.key), args.url)}
-        settings = ledger_settings(args.ledger)
-    else:
-        settings = read_settings(args.ledger)
-        witnesses = configured(settings.witnesses)
-    if not witnesses:
-        raise UsageError(
-            "no witness is configured; write [witnesses.NAME] with url and key into hansard.toml, or name one here"
-        )
-    if args.output and len(witnesses) > 1:
-        raise UsageError("--output takes the word of one witness; name its URL and --key")
-    if args.output and os.path.lexists(args.output):
-        # Told before anything is recorded.
-        raise UsageError(f"{args.output} is there already; choose another name")
+    settings, witnesses = _asked(args)
     views, failed = [], []
     with open_ledger(settings, writing=True) as opened:
         stored = shown(opened)
-        for witness in witnesses.values():
+        for witness in witnesses:
             try:
                 views.append(have_cosigned(opened, witness, stored))
             except HansardError as error:
@@ -103,6 +91,29 @@ def ask(args: argparse.Namespace) -> int:
             print(f"hansard: {plain(str(other))}", file=sys.stderr)
         raise last
     return 0
+
+
+def _asked(args: argparse.Namespace) -> "tuple[Settings, list[Asked]]":
+    """The ledger that is to be cosigned, and by whom."""
+    from hansard.app.ledgers.cosigning import Asked, configured
+
+    if (args.url is None) != (args.key is None):
+        raise UsageError("a witness is a URL and the key that its word is checked with: URL --key KEY")
+    if args.url is not None:
+        settings, witnesses = ledger_settings(args.ledger), [Asked.of(args.url, key_text(args.key), args.url)]
+    else:
+        settings = read_settings(args.ledger)
+        witnesses = list(configured(settings.witnesses).values())
+    if not witnesses:
+        raise UsageError(
+            "no witness is configured; write [witnesses.NAME] with url and key into hansard.toml, or name one here"
+        )
+    if args.output and len(witnesses) > 1:
+        raise UsageError("--output takes the word of one witness; name its URL and --key")
+    if args.output and os.path.lexists(args.output):
+        # Told before anything is recorded.
+        raise UsageError(f"{args.output} is there already; choose another name")
+    return settings, witnesses
 
 
 def _service(args: argparse.Namespace) -> Service:
