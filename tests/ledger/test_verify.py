@@ -438,11 +438,11 @@ class TestSince:
         (tmp_path / "kept").write_text(log.note(520))
         asked = Options(since=str(tmp_path / "kept"))
         path = log.write_sqlite(tmp_path / "x.db")
-        edit(path, 100)
+        edit(path, 300)
         assert verify(path, replace(asked, since=None), FAST).exit_code == 20
         report = verify(path, asked, FAST)
         assert "integrity" not in codes(report)
-        assert report.ok
+        assert (report.ok, report.unread_prefix) == (True, 520)
         edit(path, 550)
         later = verify(path, asked, FAST)
         assert later.first_bad is not None
@@ -503,6 +503,25 @@ class TestSince:
         log.checkpoints.insert(-1, other)
         assert check(log, Options(since=str(tmp_path / "kept"))).exit_code == 20
 
+    @pytest.mark.parametrize("size", [520, 40])
+    def test_whoever_names_keys_of_his_own_before_it_is_caught(self, tmp_path: Path, size: int) -> None:
+        """The stored nodes are left as they were: they give the tree of that checkpoint, whatever the lines have become."""
+        log = honest(600)
+        (tmp_path / "kept").write_text(log.note(size))
+        forged = log.copy()
+        forged.cut(size)
+        forged.grow(50)
+        forged.identity, *forged.epochs = (Key.of(key.name, "forger") for key in (log.identity, *log.epochs) if key)
+        forged.checkpoints = [forged.note()]
+        path = forged.write_sqlite(tmp_path / "x.db")
+        named = {0: {"identity": forged.identity, "epoch_key": forged.epochs[0]}}
+        named |= {seq: {"key": forged.epochs[epoch]} for epoch, seq in ((1, 15), (2, 30))}
+        for seq, keys in named.items():
+            edit_data(path, seq, {name: key.verifier.text() for name, key in keys.items()})
+        report = verify(path, Options(since=str(tmp_path / "kept"), strict=True), FAST)
+        assert (report.exit_code, report.unread_prefix) == (20, 0)
+        assert [each.seq for each in report.findings if each.code == "chain"] == [0, 15, 30]
+
     def test_a_line_that_is_no_checkpoint_is_told_once(self, tmp_path: Path) -> None:
         log = honest(600)
         (tmp_path / "kept").write_text(log.note(520))
@@ -557,17 +576,18 @@ class TestSince:
         """The tree of --since was told by a larger node, the older one by this; the log was called forked."""
         log = Log.begun()
         # What lies before --since is not read, only hashed.
-        log.lines += [b'{"causes":[]}'] * (1 << 16)
+        log.lines += [b'{"causes":[]}'] * (1 << 17)
         log.append()
         log.checkpoint()
+        older = 301 << 8
         (tmp_path / "kept").write_text(log.checkpoints[0])
-        (tmp_path / "older").write_text(log.note(31))
+        (tmp_path / "older").write_text(log.note(older))
         path = log.write_sqlite(tmp_path / "x.db")
         asked = Options(since=str(tmp_path / "kept"), against=(str(tmp_path / "older"),))
         assert codes(verify(path, asked, FAST)) == []
-        tampered(path, "UPDATE nodes SET hash = zeroblob(32) WHERE level = 8 AND idx = 5")
+        tampered(path, "UPDATE nodes SET hash = zeroblob(32) WHERE level = 8 AND idx = 300")
         report = verify(path, asked, FAST)
-        assert [(each.size, each.ok) for each in report.anchors] == [(31, True), (log.size, True)]
+        assert [(each.size, each.ok) for each in report.anchors] == [(older, True), (log.size, True)]
         assert (codes(report), report.exit_code) == (["node"], 20)
 
 
@@ -921,6 +941,16 @@ def broken_signature(note: str) -> str:
 def edit(path: Path, seq: int) -> None:
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("UPDATE entries SET line = replace(line, '\"ok\":true', '\"ok\":null') WHERE seq = ?", (seq,))
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+
+
+def edit_data(path: Path, seq: int, changes: dict[str, str]) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    [line] = db.execute("SELECT line FROM entries WHERE seq = ?", (seq,)).fetchone()
+    entry = json.loads(line)
+    entry["data"] |= changes
+    db.execute("UPDATE entries SET line = ? WHERE seq = ?", (dump(entry).decode(), seq))
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
 

@@ -12,7 +12,7 @@ from .canonical import Malformed
 from .cosigned import Shown, on_record, witnessed
 from .entry import parse
 from .events import SPECIAL, Absent, Anchored, Event, Genesis, Noted, Rotated, Tombstone, read_event
-from .merkle import leaf_hash
+from .merkle import inclusion_proof, leaf_hash, verify_inclusion
 from .note import VerifierKey
 from .report import Anchor, Bodies, Findings, Report, Signed
 from .seals import LOOK_BACK, Pin, Seals
@@ -80,10 +80,25 @@ class Audit:
             return START
         if state.frontier.root() != since.noted.checkpoint.root:
             return START
-        for line in self._source.specials(state.size):
+        lines = list(self._source.specials(state.size))
+        if not all(self._is_held(line, state) for line in lines):
+            return START
+        for line in lines:
             self._believe(line, state.size)
         self._look_back(state)
         return state
+
+    def _is_held(self, line: bytes, state: State) -> bool:
+        """Whether the tree of --since holds a line that names keys: made of stored nodes, it says nothing of what the lines are now."""
+        if not isinstance(self._source, SqliteSource):
+            return True
+        try:
+            seq = parse(line).seq
+            proof = inclusion_proof(seq, state.size, self._source)
+            verify_inclusion(leaf_hash(line), seq, state.size, proof, state.frontier.root())
+        except Malformed:
+            return False
+        return True
 
     def _believe(self, line: bytes, size: int) -> None:
         """Take the keys from a prefix that is not read."""

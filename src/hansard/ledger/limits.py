@@ -37,7 +37,7 @@ def _ledger_limits(report: Report, *, anchored: bool, deep: bool) -> Iterator[st
     if report.unread_prefix:
         yield (
             f"anything about the {report.unread_prefix} entries before --since that was not proven when that checkpoint was kept:"
-            " they were not read, and the keys named there were taken as they stand"
+            " they were not read but for those that name keys, and one of these may have been taken away"
         )
         if report.form == "sqlite":
             yield "that the indexes of the database answer as the lines do: with --since they were not checked"

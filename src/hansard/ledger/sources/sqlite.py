@@ -7,6 +7,7 @@ of SQLite into a finding. What the derived tables should hold is the business of
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from .. import layout
@@ -14,7 +15,7 @@ from ..body import digest
 from ..canonical import MAX_INT, Malformed
 from ..entry import MAX_LINE, new, parse
 from ..events import ROTATED, Noted, read_note
-from ..merkle import HASH, Frontier, leaf_hash
+from ..merkle import HASH, Frontier, leaf_hash, node_hash
 from ..report import Findings, Form
 from .base import CannotRead, NotALedger, Row, Stored
 from .derived import Derived
@@ -30,6 +31,8 @@ _CHUNK = 256
 _BODIES = 4
 _STRIDES_END = 2**40
 _PIECE = 1 << 20
+# Those between the lines of one block and the root: lines that name keys may stand side by side.
+_HASHES = 1024
 _CHECKED = ("entries", "causes", "nodes", "head", "checkpoints", "claims", "meta")
 _CHECKED_DEEP = ("bodies", "shared")
 
@@ -47,6 +50,8 @@ class SqliteSource:
         self._db = view.connect()
         self._budget = _Budget(view.readable.stat().st_size)
         self._disk_gives_it = False
+        self.node = lru_cache(_HASHES)(self._hash)
+        """For proofs: the hash over the leaves from index << level up to (index + 1) << level, by stored nodes and by lines."""
         try:
             self._prepare()
         except REFUSALS as error:
@@ -239,7 +244,7 @@ class SqliteSource:
         while (at := tree.size) < size:
             fits = (each for each in range(56, 0, -8) if at % (1 << each) == 0 and size - at >= 1 << each)
             if level := 0 if by_lines else next(fits, 0):
-                tree.push_subtree(level, self._node(level, at >> level))
+                tree.push_subtree(level, self.node(level, at >> level))
                 continue
             for _, line in self.lines(at, min(size, (at | 255) + 1)):
                 tree.push(leaf_hash(line))
@@ -317,7 +322,13 @@ class SqliteSource:
         for (row,) in self._rows(query):
             self._findings.add("body_unreferenced", "structure", f"[B4] shared body {row} belongs to no part")
 
-    def _node(self, level: int, index: int) -> bytes:
+    def _hash(self, level: int, index: int) -> bytes:
+        if level % 8:
+            return node_hash(self.node(level - 1, 2 * index), self.node(level - 1, 2 * index + 1))
+        if level == 0:
+            for _, line in self.lines(index, index + 1):
+                return leaf_hash(line)
+            raise Malformed(f"there is no entry {index}")
         query = "SELECT hash FROM nodes WHERE level = ? AND idx = ?"
         row = next(self._rows(query, (level, index)), None) if "nodes" in self._sound else None
         if row is None or type(row[0]) is not bytes or len(row[0]) != HASH:
