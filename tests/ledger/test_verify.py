@@ -415,7 +415,7 @@ class TestAgainst:
 
 
 class TestSince:
-    @pytest.mark.parametrize("size", [10, 16, 25, 31, 40, 300, 512, 599])
+    @pytest.mark.parametrize("size", [10, 16, 17, 25, 31, 32, 40, 300, 512, 599])
     def test_reads_what_follows_and_names_the_prefix(self, check: Check, tmp_path: Path, size: int) -> None:
         log = honest(600)
         (tmp_path / "kept").write_text(log.note(size))
@@ -499,7 +499,7 @@ class TestSince:
     def test_a_checkpoint_before_it_is_of_this_log_too(self, check: Check, tmp_path: Path) -> None:
         log = honest(600)
         (tmp_path / "kept").write_text(log.note())
-        other = honest(600).note(599).replace("\n599\n", "\n598\n")
+        other = honest(600).note(598).replace("\n598\n", "\n599\n")
         log.checkpoints.insert(-1, other)
         assert check(log, Options(since=str(tmp_path / "kept"))).exit_code == 20
 
@@ -521,6 +521,37 @@ class TestSince:
         report = verify(path, Options(since=str(tmp_path / "kept"), strict=True), FAST)
         assert (report.exit_code, report.unread_prefix) == (20, 0)
         assert [each.seq for each in report.findings if each.code == "chain"] == [0, 15, 30]
+
+    def test_a_log_whose_genesis_was_taken_away_is_read_whole(self, tmp_path: Path) -> None:
+        """Without it there would be no keys to hold against a pin, and the pin would hold of whatever stands there."""
+        log = Log.begun()
+        log.grow(549)
+        (tmp_path / "kept").write_text(log.note(520))
+        path = log.write_sqlite(tmp_path / "x.db")
+        tampered(path, "DELETE FROM entries WHERE seq = 0")
+        report = verify(path, Options(since=str(tmp_path / "kept"), pin=log.pin), FAST)
+        assert (report.exit_code, report.unread_prefix) == (20, 0)
+
+    @pytest.mark.parametrize("first", ["task.answered", "key.rotated"])
+    def test_a_log_that_does_not_begin_with_a_genesis_is_read_whole(
+        self, check: Check, tmp_path: Path, first: str
+    ) -> None:
+        log = honest()
+        key = Key.of(f"{ORIGIN}/epoch/1").verifier.text()
+        log.edit(0, lambda entry: entry.update(kind=first, data={"epoch": 1, "key": key, "reason": "day"}))
+        log.rechain(1)
+        (tmp_path / "kept").write_text(log.note(35))
+        log.checkpoints = []
+        report = check(log, Options(since=str(tmp_path / "kept")))
+        assert [(each.code, each.seq) for each in report.findings] == [("genesis", 0)]
+
+    def test_a_rotation_before_it_that_brings_no_key_is_a_finding(self, check: Check, tmp_path: Path) -> None:
+        log = Log.begun()
+        log.append("key.rotated", data={"epoch": 1, "reason": "day"})
+        log.checkpoint()
+        (tmp_path / "kept").write_text(log.note())
+        report = check(log, Options(since=str(tmp_path / "kept")))
+        assert (codes(report), report.exit_code, report.unread_prefix) == (["special"], 20, 2)
 
     def test_a_line_that_is_no_checkpoint_is_told_once(self, tmp_path: Path) -> None:
         log = honest(600)
