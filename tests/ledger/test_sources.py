@@ -141,6 +141,15 @@ def test_an_empty_ledger_is_a_finding_in_every_form(tmp_path: Path) -> None:
         log.write_export(tmp_path / "x"),
     ):
         assert "empty" in codes(path)
+        assert verify(path, tools=FAST).head is None
+
+
+def test_beside_an_empty_ledger_a_checkpoint_of_no_entries_says_nothing_and_a_larger_one_of_a_cut(
+    tmp_path: Path,
+) -> None:
+    log = Log(checkpoints=[honest().note(0), honest().note(1)])
+    for path in (log.write_sqlite(tmp_path / "x.db"), log.write_jsonl(tmp_path / "x.jsonl")):
+        assert codes(path) == ["tail_cut", "empty"]
 
 
 class TestReadingSqlite:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,23 +67,78 @@ def test_a_changed_entry_is_named_with_its_rule(
 
 
 @pytest.mark.parametrize(
-    ("tamper", "code", "seq"),
+    ("tamper", "found"),
     [
-        (lambda log: log.lines.pop(7), "gap", 7),
-        (lambda log: log.lines.insert(7, log.lines[3]), "order", 3),
-        (swap, "gap", 7),
-        (lambda log: log.lines.insert(7, log.lines[7]), "order", 7),
-        (lambda log: log.lines.pop(0), "gap", 0),
+        (lambda log: log.lines.pop(7), [("gap", 7)]),
+        (lambda log: log.lines.insert(7, log.lines[3]), [("order", 3), ("clock", 3), ("chain", 6)]),
+        (swap, [("gap", 7), ("order", 7), ("clock", 7), ("chain", 8)]),
+        (lambda log: log.lines.insert(7, log.lines[7]), [("order", 7)]),
+        (lambda log: log.lines.pop(0), [("gap", 0)]),
     ],
 )
 def test_a_dropped_inserted_or_moved_line_is_named(
-    tmp_path: Path, tamper: Callable[[Log], object], code: str, seq: int
+    tmp_path: Path, tamper: Callable[[Log], object], found: list[tuple[str, int]]
 ) -> None:
     log = unsealed()
     tamper(log)
     report = walked(log, tmp_path, "jsonl")
     assert report.exit_code == 20
-    assert (code, seq) in [(each.code, each.seq) for each in report.findings]
+    assert [(each.code, each.seq) for each in report.findings] == found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_how_many_are_missing_and_where_what_was_moved_stands_is_told(tmp_path: Path, form: str) -> None:
+    for missing, told in ((1, "the entry is missing"), (3, "the entry is missing, and those up to 9 with it")):
+        log = unsealed()
+        path = log.write_sqlite(tmp_path / "x.db") if form == "sqlite" else log.write_jsonl(tmp_path / "x.jsonl")
+        if form == "sqlite":
+            tampered(path, f"DELETE FROM entries WHERE seq >= 7 AND seq < {7 + missing}")
+        else:
+            path.write_bytes(b"".join(line + b"\n" for line in (*log.lines[:7], *log.lines[7 + missing :])))
+        assert [each.message for each in verify(path, Options(), FAST).findings if each.code == "gap"] == [
+            f"[E4] {told}"
+        ]
+    log = unsealed()
+    log.lines.insert(7, log.lines[3])
+    [moved] = (each.message for each in walked(log, tmp_path, "jsonl").findings if each.code == "order")
+    assert "it stands behind entry 6:" in moved
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_line_that_is_no_entry_is_not_called_missing_too(tmp_path: Path, form: str) -> None:
+    """Nor is what is derived from it held against it: nobody knows what it was."""
+    log = unsealed()
+    log.edit(7, lambda entry: entry.update(causes=[7]))
+    report = walked(log, tmp_path, form)
+    assert [(each.code, each.seq) for each in report.findings] == [("form", 7), ("chain", 7)]
+
+
+def test_a_row_is_named_by_its_own_number_whatever_its_line_is(tmp_path: Path) -> None:
+    for change, found in ((lambda entry: entry.update(seq=100), "seq"), (lambda entry: entry.pop("run"), "form")):
+        log = unsealed()
+        log.edit(8, change)
+        path = log.write_sqlite(tmp_path / "x.db")
+        tampered(path, "DELETE FROM entries WHERE seq = 7")
+        told = [(each.code, each.seq) for each in verify(path, Options(), FAST).findings]
+        assert (found, 8) in told
+        assert not {9, 10} & {seq for _, seq in told}
+
+
+def test_a_line_that_stands_there_twice_counts_once(tmp_path: Path) -> None:
+    log = honest()
+    log.lines.insert(17, log.lines[15])
+    report = walked(log, tmp_path, "jsonl")
+    assert report.bodies.parts == walked(honest(), tmp_path, "jsonl").bodies.parts
+    assert "rotation" not in [each.code for each in report.findings]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_genesis_that_follows_something_is_found_though_the_chain_fits(tmp_path: Path, form: str) -> None:
+    log = unsealed()
+    log.edit(0, lambda entry: entry.update(prev="1" * 64))
+    log.rechain(1)
+    log.edit(0, lambda entry: entry.update(prev="1" * 64))
+    assert [(each.code, each.seq) for each in walked(log, tmp_path, form).findings] == [("chain", 0)]
 
 
 @pytest.mark.parametrize(
@@ -291,12 +347,24 @@ def test_a_malformed_line_forced_into_the_database_is_named(tmp_path: Path) -> N
     assert (7, "form") in [(each.seq, each.code) for each in report.findings]
 
 
-def test_a_line_that_the_quick_look_doubts_for_no_reason_is_no_finding(tmp_path: Path) -> None:
-    def wrong(value: object) -> bytes:
-        return dump(value) + b" "
+@pytest.mark.parametrize("form", FORMS)
+def test_the_close_look_finds_what_the_quick_look_finds_and_nothing_else(tmp_path: Path, form: str) -> None:
+    def doubted(log: Log) -> Report:
+        """Every line looked at closely, for no reason."""
+        path = log.write_sqlite(tmp_path / "x.db") if form == "sqlite" else log.write_jsonl(tmp_path / "x.jsonl")
+        return verify(path, Options(deep=True, jobs=1), replace(FAST, dumps=lambda value: dump(value) + b" "))
 
-    path = unsealed().write_jsonl(tmp_path / "x.jsonl")
-    assert verify(path, Options(), type(FAST)(dumps=wrong)).findings == ()
+    log = honest()
+    log.redact(7, "prompt")
+    log.grow(2)
+    for equal, seq in enumerate((41, 42), 1):
+        log.edit(seq, lambda entry, by=equal: entry.update(ts=entry["ts"] - by * 1_000))  # type: ignore[misc]
+    log.rechain(42)
+    report = doubted(log)
+    assert report.findings == ()
+    assert report == verify(report.path, Options(deep=True, jobs=1), FAST)
+    log.edit(42, lambda entry: entry.update(ts=entry["ts"] - 1))
+    assert [(each.code, each.seq) for each in doubted(log).findings] == [("clock", 42)]
 
 
 def tampered(path: Path, *statements: str) -> None:

@@ -140,6 +140,15 @@ def test_a_line_that_is_gone_is_missed(sql: str, tmp_path: Path) -> None:
             Tree(store).check(entry)
 
 
+def test_an_entry_that_is_not_the_one_that_stands_there_is_found_in_a_block_that_is_sound_too() -> None:
+    store = memory()
+    filled(store, 300)
+    tree, entry = Tree(store), store.entry(5)
+    tree.check(store.entry(4))
+    with pytest.raises(StoreError, match=r"entry 5 .*another line stands there"):
+        tree.check(entry._replace(line=entry.line.replace(b"human:test", b"human:tost")))
+
+
 def test_an_edited_node_is_found(tmp_path: Path) -> None:
     """Whoever edits a line and the node above it has the root to answer to."""
     with edited(tmp_path / "x.db", "UPDATE nodes SET hash = zeroblob(32) WHERE level = 8 AND idx = 1") as store:
