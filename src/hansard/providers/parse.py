@@ -90,7 +90,7 @@ def _plain(value: Any, depth: int) -> Any:
         return value
     # What is more than a number or a text, such as a member of an enumeration, becomes what it is besides.
     if isinstance(value, float):
-        return _number(int(value) if isfinite(value) and value.is_integer() else float.__float__(value))
+        return _number(int(value) if value.is_integer() else float.__float__(value))
     if isinstance(value, int):
         return _number(int.__int__(value))
     if isinstance(value, str):

@@ -69,7 +69,7 @@ def _is_finite(value: int | float) -> bool:
 
 def _bound(words: str, holds: Callable[[Any, Any], bool]) -> Callable[[Said], Check]:
     def rule(said: Said) -> Check:
-        if not _is_number(said.value) or not _is_finite(said.value):
+        if not _is_number(said.value):
             raise said.refuse("a number")
 
         def check(value: Any, path: str, _: Walk) -> Breach | None:
@@ -84,7 +84,7 @@ def _bound(words: str, holds: Callable[[Any, Any], bool]) -> Callable[[Said], Ch
 
 
 def multiple_of(said: Said) -> Check:
-    if not _is_number(said.value) or not _is_finite(said.value) or said.value <= 0:
+    if not _is_number(said.value) or said.value <= 0:
         raise said.refuse("a number above 0")
     unit = _written(said.value)
 
@@ -104,7 +104,7 @@ def _written(number: int | float) -> Fraction:
 
 def _size(kind: type, words: str, holds: Callable[[int, int], bool]) -> Callable[[Said], Check]:
     def rule(said: Said) -> Check:
-        if not _is_number(said.value) or kind_of(said.value) != "integer" or said.value < 0:
+        if kind_of(said.value) != "integer" or said.value < 0:
             raise said.refuse("an integer from 0")
         limit = int(said.value)
 
