@@ -193,6 +193,37 @@ async def test_a_task_that_is_cancelled_on_its_way_up_is_skipped_and_says_so() -
     assert {each["state"] for each in made.runs.show(expected.run)["tasks"]} <= {"passed", "skipped"}
 
 
+async def test_a_run_that_is_cancelled_after_any_cut_leaves_nothing_open_and_says_what_became_of_each_task() -> None:
+    def says(exchange: Exchange) -> Said:
+        return "BAD" if who(exchange)[:2] == ("worker", "f") else eventful(exchange)
+
+    store, rows = Ledger(), plan(*PLAN["tasks"], task("f"), task("g", "f"))
+    run = (await desk(Answers(says), store=store, settings=TIERS).run(plan=rows)).run
+    for cut in range(1, len(store.commits)):
+        made = desk(Answers(says), store=store.until(cut), settings=TIERS)
+        before = made.entries(run)
+        await made.runs.cancel(run)
+        for asked, answered in (("role.asked", "role.answered"), ("task.attempted", "task.returned")):
+            questions = Counter(each.seq for each in made.entries(run, asked))
+            assert Counter(each.causes[0] for each in made.entries(run, answered)) == questions, cut
+        newest = {str(each.data["task"]): each.kind for each in before if each.kind.startswith("task.")}
+        settled = {id for id, kind in newest.items() if kind in ("task.judged", "task.skipped")}
+        left = {each["id"] for each in rows["tasks"]} - settled if made.entries(run, "plan.made") else set()
+        skipped = [each for each in made.entries(run, "task.skipped") if each.data["because"] == "cancelled"]
+        assert sorted(str(each.data["task"]) for each in skipped) == sorted(left), cut
+        audit(made.store, run)
+
+
+async def test_a_retry_that_is_cancelled_at_once_skips_the_task_and_what_was_built_on_it_and_nothing_else() -> None:
+    store = Ledger()
+    at = desk(Answers(), store=store)
+    run = (await at.run(plan=plan(task("a"), task("b", "a"), task("c")), wishes=CHECKS)).run
+    await at.runs.retry(run, "a")
+    made = desk(Answers(), store=store.until(first_commit(store, "run.retry_asked")))
+    await made.runs.cancel(run)
+    assert [each.data["task"] for each in made.entries(run, "task.skipped")] == ["a", "b"]
+
+
 async def test_what_a_long_rejection_says_is_cut_once_whatever_is_cut_off() -> None:
     def strict(exchange: Exchange) -> Said:
         role, _, attempt = who(exchange)
