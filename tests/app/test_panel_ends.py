@@ -271,6 +271,20 @@ async def test_a_panel_that_was_given_up_before_anybody_was_asked_takes_no_call_
     assert report["identical"] is True, report
 
 
+async def test_a_question_to_a_panel_that_was_given_up_takes_nothing_of_the_budget_in_a_rerun() -> None:
+    settings = {**bench(), "budget": {"max_calls": 5}, "roles": JUDGING, "run": {"answer": "join", "restarts": 1}}
+    d = desk(Answers(), Voices(), settings=settings)
+    run = (await d.run("x", plan=plan(task("b", lane="beta"), task("a")), wishes=LANES)).run
+    store: Any = d.store
+    for claims, last in enumerate(("turn.asked", "role.asked", "role.asked"), 1):
+        store = await crashed_again(store, run, settings, last, claims)
+    again = desk(Answers(), Voices(), store=store, settings=settings)
+    assert [each.data["error"] for each in again.entries(run, "role.answered")] == ["restarts"]
+    assert one(again.entries(run, "run.ended")).data["calls"] == 5
+    report = await again.runs.rerun(run)
+    assert report["identical"] is True, report
+
+
 async def test_a_crash_in_the_correction_of_a_panels_answer_asks_nobody_twice() -> None:
     def out_of_shape_first(exchange: Exchange) -> Any:
         if exchange.schema_name != "synthesis_content":

@@ -175,7 +175,7 @@ class PanelStage(Stage):
 
     def goes_on(self, run: str, exchange: Exchange) -> bool:
         """The record tells that the question was put: so it had what it took."""
-        return self._taken.has(exchange)
+        return self._taken.has(exchange) or self._until.is_swallowed(exchange)
 
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         swapped = str(exchange.metadata.get("role", "")) in self._swapped
