@@ -285,6 +285,20 @@ async def test_a_question_to_a_panel_that_was_given_up_takes_nothing_of_the_budg
     assert report["identical"] is True, report
 
 
+async def test_a_correction_of_a_panel_that_was_cut_short_counts_before_the_budget_refuses_others() -> None:
+    settings = {**bench(), "budget": {"max_calls": 10}, "roles": JUDGING, "run": {"answer": "join", "restarts": 0}}
+    d = desk(Answers(), Voices(), settings=settings)
+    run = (await d.run("x", plan=plan(task("a"), task("b", lane="beta")), wishes=LANES)).run
+    refused = 0
+    for again, _ in cut(d, run, agreeing, settings):
+        await again.runs.resume(run)
+        corrected = any(entry.data["turn"] == 2 for entry in again.entries(run, "role.asked"))
+        refused += corrected and len(again.entries(run, "budget.breached"))
+        report = await again.runs.rerun(run)
+        assert report["identical"] is True, report
+    assert refused
+
+
 async def test_a_crash_in_the_correction_of_a_panels_answer_asks_nobody_twice() -> None:
     def out_of_shape_first(exchange: Exchange) -> Any:
         if exchange.schema_name != "synthesis_content":

@@ -121,7 +121,7 @@ class _Rerun:
         self._progress = progress_of(run, self._entries)
         self._given_up = given_up(self._entries)
         kept = self._kept = [entry for entry in self._entries if entry.seq not in self._given_up]
-        self._phases = phases_of(self._reader, kept)
+        self._phases = phases_of(self._reader, self._entries, self._given_up)
         self._until = Until(memory, self._phases[0], swap)
         self._order = Order(memory, self._until)
         self._programs = Programs(self._reader, kept, self._until)
