@@ -1,6 +1,7 @@
 """What surfaces show: plain values that become JSON as they are. `--json` on the CLI prints exactly these."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -32,6 +33,11 @@ def sum_known(spent: View, sign: str = "") -> str:
     if spent["priced"] is not False:
         return said
     return f"{said} or more" if spent["cost_usd_nano"] else "no price is known"
+
+
+def positions(disagreement: Mapping[str, Any]) -> str:
+    """Who holds what, where a panel did not agree."""
+    return "; ".join(f"{side['agent']}: {side['claim']}" for side in disagreement["positions"])
 
 
 def encoded(view: Any) -> bytes:

@@ -84,11 +84,11 @@ def _spoken(artifact: Artifact) -> list[Message]:
 
 
 def _nodes(artifact: Artifact) -> list[str]:
-    return [agent.id for agent in (*artifact.config.agents, artifact.config.coordinator)]
+    return [agent.id for agent in artifact.config.everybody]
 
 
 def _personas(artifact: Artifact) -> dict[str, Persona]:
-    known, agents = Personas(), (*artifact.config.agents, artifact.config.coordinator)
+    known, agents = Personas(), artifact.config.everybody
     found = {agent.id: known.resolve(agent) for agent in agents}
     return {id: persona for id, persona in found.items() if persona is not None}
 

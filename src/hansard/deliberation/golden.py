@@ -51,7 +51,7 @@ async def run_case(data: Mapping[str, Any], make_provider: Callable[[Script], Pr
     script = neutral_script(case.fake_script)
     most = max(most_calls(expected), len(script.entries))
     provider = make_provider(_finite(script, most))
-    agents = (*case.config.agents, case.config.coordinator)
+    agents = case.config.everybody
     setting = Setting.of(
         case.config,
         providers={agent.provider: provider for agent in agents},
@@ -82,7 +82,7 @@ def recorded(data: Mapping[str, Any], run: GoldenRun) -> dict[str, Any]:
 def stubbed(config: Config) -> Personas:
     """The default personas, and a plain one for each id that nobody knows: a case may name personas that exist nowhere."""
     known = Personas()
-    agents = (*config.agents, config.coordinator)
+    agents = config.everybody
     unknown = {str(agent.persona_ref) for agent in agents if isinstance(agent.persona_ref, str)} - {
         persona.id for persona in known
     }

@@ -11,13 +11,13 @@ from hansard.providers.checks import check_tool
 
 def offered(config: Config, handled: Collection[str]) -> dict[str, tuple[Tool, ...]]:
     """The tools of each agent that somebody runs. UsageError where no provider would take one."""
-    agents = (*config.agents, config.coordinator)
+    agents = config.everybody
     return {agent.id: found for agent in agents if (found := tuple(_tools(agent, handled)))}
 
 
 def unhandled(config: Config, handled: Collection[str]) -> list[str]:
     """The names of tools that agents declare and nobody runs."""
-    agents = (*config.agents, config.coordinator)
+    agents = config.everybody
     names = [str(tool.get("name")) for agent in agents for tool in agent.tools or ()]
     return [name for name in dict.fromkeys(names) if name not in handled]
 

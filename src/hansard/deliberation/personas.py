@@ -163,5 +163,5 @@ class Personas:
 
     def pins(self, config: Config) -> dict[str, str]:
         """The content hash of each agent's resolved persona, by agent: what execution replay compares [R-7.6-1]."""
-        resolved = {agent.id: self.resolve(agent) for agent in (*config.agents, config.coordinator)}
+        resolved = {agent.id: self.resolve(agent) for agent in config.everybody}
         return {id: content_hash(persona.as_data()) for id, persona in resolved.items() if persona is not None}

@@ -180,7 +180,7 @@ def _violations(
     """Every condition that is not shown to hold, in the order in which the protocol lists them."""
     config, known = original.config, original.pins or {}
     now, then = pins_of(setting, producer), setting.secrets.scrub_json(known.get("adapters", {}))
-    agents = (*config.agents, config.coordinator)
+    agents = config.everybody
     used = {agent.provider for agent in agents}
     if original.manifest.producer.as_data() != dict(producer):
         yield "runtime", f"it was run by {original.manifest.producer.as_data()}, and this is {dict(producer)}"

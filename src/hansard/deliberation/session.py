@@ -315,7 +315,7 @@ def _notes(held: Held | None) -> str:
 def pins_of(setting: Setting, producer: Mapping[str, str]) -> dict[str, Any]:
     """What an execution replay compares: everything that decided how the session went, and no secret [§7.6]."""
     config, described = setting.config, {id: dict(each.describe()) for id, each in setting.providers.items()}
-    agents = (*config.agents, config.coordinator)
+    agents = config.everybody
     return {
         "schema_version": "1.0.0",
         "producer": dict(producer),

@@ -61,7 +61,7 @@ class Setting:
         """
         known, hidden = registry or Personas(), secrets or Secrets()
         clean = Config.parse(hidden.scrub_json(config.as_data())) if hidden else config
-        agents = (*clean.agents, clean.coordinator)
+        agents = clean.everybody
         _check_recordable(clean)
         check_panel(clean, joined=MAX_NEEDS)
         found = {agent.id: known.resolve(agent) for agent in agents}
@@ -94,7 +94,7 @@ class Setting:
 def _check_recordable(config: Config) -> None:
     if why := unrepresentable(config.as_data()):
         raise UsageError(f"the configuration of {config.session_id} has no canonical form: it {why}")
-    agents = (*config.agents, config.coordinator)
+    agents = config.everybody
     names = [config.originator, *(name for agent in agents for name in (agent.id, agent.provider, agent.model))]
     for name in names:
         if len(name) > LONGEST_NAME:

@@ -23,7 +23,7 @@ from hansard.app.telling.deliberationviews import (
     pending_of,
     spent_on_record,
 )
-from hansard.app.views import View
+from hansard.app.views import View, positions
 from hansard.deliberation.documents import Config
 from hansard.deliberation.experts import MAX_NEED, checked_cap, checked_needs
 from hansard.domain.value import value
@@ -127,8 +127,7 @@ def problem_with(artifact: Mapping[str, Any], answer: str | None, number: int) -
     if verdict.get("focus"):
         lines += ["The panel stood at:", *_cited(verdict["focus"])]
     for each in ending["unresolved_disagreements"]:
-        held = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
-        lines += ["Open:", *_cited(f"{each['topic']} ({held})")]
+        lines += ["Open:", *_cited(f"{each['topic']} ({positions(each)})")]
     return "\n".join(lines)
 
 

@@ -216,7 +216,7 @@ class Hold:
         except (UsageError, ProviderError):
             if not self._cancel.is_set():
                 raise
-        agents = (*made.config.agents, made.config.coordinator)
+        agents = made.config.everybody
         nobody = {agent.provider: Nobody(agent.provider) for agent in agents}
         return Setting.of(made.config, providers=nobody, secrets=self._pool.secrets, shape=made.shape), None
 

@@ -13,6 +13,7 @@ from hansard.app.setup.allowance import Allowance, Charged, Priced
 from hansard.app.setup.panels import share_of
 from hansard.app.telling.deliberationviews import asked_for, pending_of
 from hansard.app.telling.nested_sessions import is_gone_on_with, sessions_by_question
+from hansard.app.views import positions
 from hansard.deliberation.documents import Config
 from hansard.deliberation.documents.jcs import jcs
 from hansard.deliberation.pins import live
@@ -89,7 +90,7 @@ class Panel:
         self.id, self._share, self._tools, self._prices = name, share_of(table), tools, prices
         self._config = Config.parse(table["config"])
         self._store, self._secrets = store, secrets
-        used = [agent.provider for agent in (*self._config.agents, self._config.coordinator)]
+        used = [agent.provider for agent in self._config.everybody]
         for id in used:
             if id not in providers:
                 raise UsageError(f"{name}: there is no provider {id!r} for its agents ({', '.join(providers)})")
@@ -241,7 +242,7 @@ async def end_sessions(store: Store, secrets: Secrets, journal: Journal, because
             continue
         try:
             story = read_story(store, journal.run, str(entry.data["session"]))
-            used = [agent.provider for agent in (*story.config.agents, story.config.coordinator)]
+            used = [agent.provider for agent in story.config.everybody]
             nobody = {id: Charged(Nobody(id), Allowance(calls=0, whose=WHOSE)) for id in used}
             setting = Setting.of(story.config, providers=nobody, secrets=secrets)
             await _resumed(setting, story, journal, seconds, cancel)
@@ -279,11 +280,8 @@ def dissent(unresolved: list[Mapping[str, Any]]) -> str:
     """What the panel did not settle, for whoever reads its answer; nothing where it settled everything."""
     if not unresolved:
         return ""
-    lines = ["", "", "Not settled by the panel:"]
-    for each in unresolved:
-        held = "; ".join(f"{position['agent']}: {position['claim']}" for position in each["positions"])
-        lines.append(f"- {each['topic']} ({held})")
-    return "\n".join(lines)
+    said = [f"- {each['topic']} ({positions(each)})" for each in unresolved]
+    return "\n".join(["", "", "Not settled by the panel:", *said])
 
 
 def convened_before(store: Store, run: str, entry: int) -> str | None:

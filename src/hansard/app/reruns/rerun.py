@@ -19,7 +19,7 @@ from hansard.app.reruns.gates import Gates
 from hansard.app.reruns.order import Order
 from hansard.app.reruns.phases import Phase, given_up, is_answer, phases_of
 from hansard.app.reruns.sound import refuse_contradictions
-from hansard.app.reruns.stage import PanelStage, Programs, Said, Stage, Taken
+from hansard.app.reruns.stage import PanelStage, Programs, Said, Stage, Taken, World
 from hansard.app.settings import Settings
 from hansard.app.setup.panels import share_of
 from hansard.app.views import View
@@ -336,16 +336,15 @@ class _Rerun:
 
     def _stage(self, name: str, model: str, config: RunConfig) -> Stage:
         unmetered = name not in self._metered
-        stood_for = self._replayed, self._swap, self._until, self._taken, self._kept_order(config)
+        world = World(self._replayed, self._swap, self._until, self._taken, self._kept_order(config))
         if not is_panel(name):
-            return Stage(name, model, *stood_for, unmetered=unmetered)
+            return Stage(name, model, world, unmetered=unmetered)
         if (table := config.providers.get(name)) is None:
             why = "and its configuration has no such panel: nobody recorded that"
             raise Tampered(f"run {self._run} asked {name}, {why}; {verify_of(self._reader.place, deep=True)}")
         # A panel that a limit of money has refused each time said nothing: what its agents cost is known then.
         unmetered = unmetered and config.prices.keys().isdisjoint(_agents(table["config"]))
-        share = share_of(table)
-        return PanelStage(name, *stood_for, unmetered=unmetered, share=share)
+        return PanelStage(name, world, unmetered=unmetered, share=share_of(table))
 
     def _said_by_the_router(self) -> Route:
         """What the router said in the record."""

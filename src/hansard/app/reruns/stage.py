@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from hansard.app.reruns.bounds import Until
 from hansard.app.reruns.order import Order
@@ -25,24 +25,22 @@ from hansard.record.reading import came_of
 from hansard.record.replaying import WORKER, Reader, call_asked
 
 
+class World(NamedTuple):
+    """What stands in for the world in a re-run, whoever is asked there."""
+
+    recorded: Provider
+    swapped: Mapping[str, Provider]
+    until: Until
+    taken: "Taken"
+    order: Order | None
+
+
 class Stage:
     """A provider in a re-run: recorded answers for all roles but those that are swapped."""
 
-    def __init__(
-        self,
-        name: str,
-        model: str,
-        recorded: Provider,
-        swapped: Mapping[str, Provider],
-        until: Until,
-        taken: "Taken",
-        order: Order | None,
-        *,
-        unmetered: bool,
-    ) -> None:
-        self.id, self.unmetered, self._order = name, unmetered, order
-        self._model, self._recorded, self._swapped, self._until = model, recorded, swapped, until
-        self._taken = taken
+    def __init__(self, name: str, model: str, world: World, *, unmetered: bool) -> None:
+        self.id, self.unmetered, self._model = name, unmetered, model
+        self._recorded, self._swapped, self._until, self._taken, self._order = world
 
     def describe(self) -> Mapping[str, str]:
         return {"name": self.id, "kind": "replayed", "model": self._model}
@@ -149,19 +147,8 @@ class Taken:
 class PanelStage(Stage):
     """A panel in a re-run: its recorded answer, for which as much is set aside and spent as its session took."""
 
-    def __init__(
-        self,
-        name: str,
-        recorded: Provider,
-        swapped: Mapping[str, Provider],
-        until: Until,
-        taken: Taken,
-        order: Order | None,
-        *,
-        unmetered: bool,
-        share: Budget,
-    ) -> None:
-        super().__init__(name, name, recorded, swapped, until, taken, order, unmetered=unmetered)
+    def __init__(self, name: str, world: World, *, unmetered: bool, share: Budget) -> None:
+        super().__init__(name, name, world, unmetered=unmetered)
         self._share = share
 
     def share(self, exchange: Exchange) -> Budget:

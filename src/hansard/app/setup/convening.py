@@ -143,7 +143,7 @@ class Convening:
     def setting(self, pool: Pool, *, answered: int = 0, calls: int = 0) -> Setting:
         """The setting, with providers open. A script goes on behind the calls that were answered already; `calls` were made."""
         config, selector = self.config, None
-        used = dict.fromkeys(agent.provider for agent in (*config.agents, config.coordinator))
+        used = dict.fromkeys(agent.provider for agent in config.everybody)
         if self.script is not None:
             script = neutral_script(FakeProviderScript.parse(self.script))
             at = answered % len(script.entries) if script.on_exhaustion == "loop" else answered
@@ -313,7 +313,7 @@ def _prices(config: Config, pool: Pool, providers: Mapping[str, Provider]) -> di
 
 def _asked(config: Config, providers: Mapping[str, Provider]) -> Iterator[tuple[Provider, str]]:
     """Whom each agent asks for which model."""
-    for agent in (*config.agents, config.coordinator):
+    for agent in config.everybody:
         if provider := providers.get(agent.provider):
             yield provider, provider.describe().get("model", "") if agent.model == ITS_OWN else agent.model
 
@@ -445,7 +445,7 @@ def _for_all(
 
 def _tables(settings: Settings, pool: Pool, config: Config, wishes: Wishes) -> dict[str, dict[str, Any]]:
     """A table for each provider that the configuration names. One that nobody knows has none, and the session says so."""
-    used = dict.fromkeys(agent.provider for agent in (*config.agents, config.coordinator))
+    used = dict.fromkeys(agent.provider for agent in config.everybody)
     found = {id: _table(settings, pool, id, wishes) for id in used}
     return {id: table for id, table in found.items() if table is not None}
 
@@ -480,5 +480,5 @@ def _check_script(config: Config, call: Call) -> None:
 def given(pool: Pool, providers: Mapping[str, Provider] | Provider, config: Config) -> None:
     """Make providers known that a program hands in: by the ids of the configuration, or one for all of them."""
     if not isinstance(providers, Mapping):
-        providers = dict.fromkeys((agent.provider for agent in (*config.agents, config.coordinator)), providers)
+        providers = dict.fromkeys((agent.provider for agent in config.everybody), providers)
     pool.hand_in(providers)

@@ -8,7 +8,7 @@ from typing import Any
 from hansard.app.telling.deliberationviews import asked_for, left_out, pending_of, price_unknown, requested, rounds_of
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runpage import whole_page
-from hansard.app.views import usd
+from hansard.app.views import positions, usd
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.metrics import metrics_of
 from hansard.domain.budget import in_nano
@@ -169,7 +169,7 @@ def _disagreements(artifact: Json) -> str:
             settled[each["topic"]] = each["resolution"]
         for each in message["content"]["unresolved_disagreements"]:
             opened[each["topic"]].append(message["round"])
-            sides[each["topic"]] = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
+            sides[each["topic"]] = positions(each)
             settled.pop(each["topic"], None)
     topics = dict.fromkeys((*opened, *settled))
     if not topics:

@@ -120,9 +120,14 @@ class Config(Document):
     budget: BudgetConfig
     runtime: RuntimeConfig
 
+    @property
+    def everybody(self) -> tuple[AgentConfig, ...]:
+        """The agents, and the coordinator."""
+        return *self.agents, self.coordinator
+
     def agent(self, id: str) -> AgentConfig | None:
         """The agent or coordinator of this id."""
-        return next((each for each in (*self.agents, self.coordinator) if each.id == id), None)
+        return next((each for each in self.everybody if each.id == id), None)
 
     def retry_budget(self, agent: AgentConfig) -> int:
         """How many retries this agent has: its own number, or everybody's."""

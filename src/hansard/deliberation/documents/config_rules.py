@@ -13,7 +13,7 @@ def config_breaches(
     config: Config, *, providers: Collection[str] | None = None, personas: Collection[str] | None = None
 ) -> list[Breach]:
     """Every rule that this configuration breaks. Ids of providers and personas are checked where they are given."""
-    agents = (*config.agents, config.coordinator)
+    agents = config.everybody
     return [
         *_panel(config),
         *_budget(config),
@@ -29,7 +29,7 @@ def config_breaches(
 
 def config_warnings(config: Config) -> list[str]:
     """What is allowed and probably a mistake."""
-    known = {agent.id for agent in (*config.agents, config.coordinator)}
+    known = {agent.id for agent in config.everybody}
     named = config.budget.per_agent_token_budget or {}
     return [f"per_agent_token_budget names {id!r}, which is no agent" for id in named if id not in known]
 

@@ -47,7 +47,7 @@ class Rules:
             drains_per_round=knobs.max_deferred_drains_per_round,
             on_agent_failure=knobs.on_agent_failure,
             retries=knobs.per_agent_retry_budget,
-            agent_retries={each.id: config.retry_budget(each) for each in (*config.agents, config.coordinator)},
+            agent_retries={each.id: config.retry_budget(each) for each in config.everybody},
             synthesize_on_terminate=knobs.synthesize_on_terminate,
         )
 

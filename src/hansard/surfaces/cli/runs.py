@@ -11,7 +11,7 @@ from hansard.app.service import Hansard
 from hansard.app.telling.checks import BY_RULE, said_of_answer
 from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.runviews import of_which
-from hansard.app.views import View, sum_known
+from hansard.app.views import View, positions, sum_known
 from hansard.errors import StoreError
 from hansard.surfaces.cli.driving import (
     EXIT,
@@ -237,8 +237,7 @@ def _tell_panel(panel: View | None) -> None:
         return
     say(f"        panel {panel['session']}: {panel['outcome'] or 'sits'} after {many(panel['rounds'] or 0, 'round')}")
     for each in panel["unresolved"]:
-        held = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
-        tell(f"        dissent on {first_line(each['topic'], 60)} ({first_line(held, 100)})", 10)
+        tell(f"        dissent on {first_line(each['topic'], 60)} ({first_line(positions(each), 100)})", 10)
 
 
 def _attempt(attempt: View, *, awaited: bool) -> str:

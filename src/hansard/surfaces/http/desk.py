@@ -37,6 +37,10 @@ class Desk:
     answering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by whoever answers a session for which one answer is enough."""
 
+    def wished(self, provider: str | None, **more: Any) -> Wishes:
+        """What a caller asks for, within what the flags say. He chooses among what is configured, and brings no programs."""
+        return self.wishes.for_caller(provider, **more)
+
 
 def desk_of(request: Request) -> Desk:
     found: Desk = request.app.state.desk

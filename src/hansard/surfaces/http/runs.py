@@ -16,7 +16,6 @@ from hansard.app.telling.listing import runs_page
 from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.surfaces.afar import view_from_afar
-from hansard.surfaces.http.asking import wishes_of
 from hansard.surfaces.http.bodies import (
     FullRunView,
     PlanRequest,
@@ -55,7 +54,7 @@ class Planning(Waiting):
 async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Query()]) -> Response:
     """Hand in a request. 202 with the run at once; with `wait`, 200 when it has ended by then."""
     desk = desk_of(request)
-    mode, wishes = "single" if body.single else "request", wishes_of(desk, body)
+    mode, wishes = "single" if body.single else "request", desk.wished(body.provider, **body.wished())
     run = await _submitted(request, desk, body.request, wishes, run=body.run, mode=mode, plan=body.plan, lane=body.lane)
     with on_record(run):
         return await _shown(request, run, query.wait, 202)
@@ -65,7 +64,8 @@ async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Q
 async def plan(request: Request, body: PlanRequest, query: Annotated[Planning, Query()]) -> Response:
     """Plan only, as `POST /v1/runs` takes it back. Waits for the plan, up to `wait` seconds."""
     desk = desk_of(request)
-    run = await _submitted(request, desk, body.request, wishes_of(desk, body), run=body.run, mode="plan_only")
+    wishes = desk.wished(body.provider, **body.wished())
+    run = await _submitted(request, desk, body.request, wishes, run=body.run, mode="plan_only")
     await waited(request, run, query.wait)
     with on_record(run):
         made = await asyncio.to_thread(desk.hansard.runs.plan, run)
