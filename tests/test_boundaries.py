@@ -73,10 +73,10 @@ WIRING = "hansard.app.wiring"
 SETTINGS = "hansard.app.settings"
 A_TERMINAL_ASKS_FOR = frozenset({"NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "LINES"})
 
-# Besides the one reader: who copies a log, and who says in which state a body is.
+# Besides the one reader: who copies a log, who says in which state a body is, and who looks where else an erased text stands.
 MAY_TAKE_A_BODY = (
     *("hansard.store", "hansard.record.reading", "hansard.record.export", "hansard.record.copying"),
-    *("hansard.app.ledgers.ledger", "hansard.app.starting.tampering"),
+    *("hansard.app.ledgers.parts", "hansard.app.ledgers.redacting", "hansard.app.starting.tampering"),
 )
 
 PURE = (

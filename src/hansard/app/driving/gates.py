@@ -152,11 +152,7 @@ class Gates:
         )
         self._recorder.seal_soon()
         view = await asyncio.to_thread(self._shown, opened)
-        counts = any(each["seq"] == recorded.seq and each["counts"] for each in view["decisions"])
-        # Who approved beside others has got what he wanted; of two texts only one goes on.
-        if view["state"] in SAID and (SAID[view["state"]] != decision or (decision == "edit" and not counts)):
-            was = f"{view['state']} a moment before, by {_by(view)}"
-            raise UsageError(f"gate {gate} was {was}; your word is on the record, and changes nothing")
+        _refuse_in_vain(view, decision, recorded.seq)
         return view
 
     def _decidable(self, gate: str, shown: tuple[str, ...] | None) -> Entry:
@@ -274,6 +270,15 @@ class Gates:
 def approvals(gate: View) -> int:
     """How many approvals count."""
     return sum(each["counts"] and each["decision"] == "approve" for each in gate["decisions"])
+
+
+def _refuse_in_vain(gate: View, decision: Decision, seq: int) -> None:
+    """UsageError where this word came behind others that have decided otherwise."""
+    counts = any(each["seq"] == seq and each["counts"] for each in gate["decisions"])
+    # Who approved beside others has got what he wanted; of two texts only one goes on.
+    if gate["state"] in SAID and (SAID[gate["state"]] != decision or (decision == "edit" and not counts)):
+        was = f"{gate['state']} a moment before, by {_by(gate)}"
+        raise UsageError(f"gate {gate['gate']} was {was}; your word is on the record, and changes nothing")
 
 
 def _by(gate: View) -> str:

@@ -3,25 +3,24 @@
 A damaged ledger can still be read: what cannot be trusted is marked, and only appending is refused.
 """
 
-import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import Any, Self, get_args
+from typing import Self
 
+from hansard.app.ledgers.parts import entry_with, state_of
+from hansard.app.ledgers.redacting import redact
 from hansard.app.opened import Opened
 from hansard.app.settings import Settings
 from hansard.app.views import View, broken_view, entry_view, part_view, state_view, summary_view
 from hansard.app.wiring import open_ledger
-from hansard.domain.custody import BodyRedacted, RedactionReason, Repaired
-from hansard.errors import StoreError, Tampered, Uncleaned, UsageError
-from hansard.ledger import body as bodies
+from hansard.domain.custody import Repaired
+from hansard.errors import StoreError, Uncleaned, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import FIRST_PREV, Entry
 from hansard.ledger.form import read
 from hansard.ledger.merkle import leaf_hash
 from hansard.record.history import LedgerState
 from hansard.record.recorder import Step, record_now
-from hansard.store.base import Query, StoredBody, verify_of
+from hansard.store.base import Query, verify_of
 
 MAX_CAUSES_SHOWN = 10_000
 
@@ -89,7 +88,7 @@ class LedgerService:
         view = entry_view(entry)
         view["broken"] = self._broken_link(entry)
         view["effects"] = self.store.effects(seq)
-        view["parts"] = [part_view(entry, part, *self._state(entry, part)) for part in sorted(entry.body)]
+        view["parts"] = [part_view(entry, part, *state_of(self.store, entry, part)) for part in sorted(entry.body)]
         return view
 
     def _broken_link(self, entry: Entry) -> str | None:
@@ -104,8 +103,8 @@ class LedgerService:
 
     def part(self, seq: int, part: str) -> bytes:
         """A body, checked against its commitment; UsageError when it is redacted or missing, StoreError when it is not the one."""
-        entry = self._entry_with(seq, part)
-        stored, state = self._state(entry, part)
+        entry = entry_with(self.store, seq, part)
+        stored, state = state_of(self.store, entry, part)
         if state == "differs":
             raise StoreError(
                 f"the part {part!r} of entry {seq} is not the body that was committed to; "
@@ -114,18 +113,6 @@ class LedgerService:
         if stored is None:
             raise UsageError(f"the part {part!r} of entry {seq} is {state}")
         return stored.body
-
-    def _state(self, entry: Entry, part: str) -> tuple[StoredBody | None, str]:
-        try:
-            stored = self.store.body(entry.seq, part)
-        except Tampered:
-            return None, "differs"
-        redacted = self._tombstone(entry, part) is not None
-        if stored is None:
-            return None, "redacted" if redacted else "missing"
-        if not bodies.opens(entry.body[part], stored.salt, stored.media, stored.body):
-            return stored, "differs"
-        return stored, "pending" if redacted else "here"
 
     def causes(self, seq: int) -> list[View]:
         """Everything that led to an entry, itself last."""
@@ -155,121 +142,12 @@ class LedgerService:
         view["checkpoints"] = sum(1 for _ in self.store.checkpoints())
         return view
 
-    def _entry_with(self, seq: int, part: str) -> Entry:
-        entry = self.store.entry(seq)
-        if part not in entry.body:
-            raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
-        return entry
-
     def redact(self, parts: Sequence[tuple[int, str]], *, reason: str, actor: str) -> View:
         """Erase bodies for good: tombstones first, then the deletion ([B3]). Says which parts of their runs and which files of
         their sessions hold the same texts, and which of the bodies were not what was recorded: afterwards nobody can tell. Of
         those that were gone already, nobody can any more.
         """
-        if reason not in get_args(RedactionReason):
-            raise UsageError(f"reason {reason!r} is not one of {', '.join(get_args(RedactionReason))}")
-        wanted = list(dict.fromkeys(parts))
-        texts: dict[str, list[bytes]] = {}
-        differed: list[View] = []
-        gone: list[View] = []
-        for (seq, part), (run, body, state) in [(each, self._erasable(*each)) for each in wanted]:
-            texts.setdefault(run, []).extend([] if body is None else [body])
-            differed += [{"seq": seq, "part": part}] if state == "differs" else []
-            gone += [{"seq": seq, "part": part}] if state == "redacted" else []
-        stones = self._tombstones(wanted, reason, actor)
-        also_in: list[View] = []
-        files: list[str] = []
-        try:
-            # Before they are gone, and with them what to look for. What cannot be searched keeps nothing from being erased.
-            files += [file for run, erased in texts.items() for file in self._files_holding(run, erased)]
-            held = {each for run, erased in texts.items() for each in self._holding(run, erased)}
-            also_in += [{"seq": seq, "part": part} for seq, part in sorted(held.difference(wanted))]
-        finally:
-            self._erase(wanted, also_in)
-        (seq, part), *others = wanted
-        return {
-            "seq": seq,
-            "part": part,
-            "tombstone": stones[seq, part],
-            "state": "redacted",
-            "also_erased": [{"seq": seq, "part": part, "tombstone": stones[seq, part]} for seq, part in others],
-            "also_in": also_in,
-            "files": files,
-            "differed": differed,
-            "gone": gone,
-        }
-
-    def _erase(self, parts: Sequence[tuple[int, str]], also_in: Sequence[View]) -> None:
-        try:
-            self.store.erase(*parts)
-        except StoreError as error:
-            # Whoever tries again cannot be told any more.
-            if not also_in:
-                raise
-            named = ", ".join(f"entry {each['seq']} {each['part']}" for each in also_in)
-            raise StoreError(f"{error}; parts of the same run hold the same text: {named}") from error
-
-    def _erasable(self, seq: int, part: str) -> tuple[str, bytes | None, str]:
-        """The run that a part belongs to, the text that lies there, None where it is gone, and its state; UsageError where there
-        is nothing to redact.
-        """
-        entry = self._entry_with(seq, part)
-        stored, state = self._state(entry, part)
-        if state == "missing":
-            raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")
-        return entry.run, stored.body if stored else None, state
-
-    def _tombstones(self, parts: Sequence[tuple[int, str]], reason: str, actor: str) -> dict[tuple[int, str], int]:
-        """The entry that redacts each of these parts; recorded where there is none yet."""
-        stones: dict[tuple[int, str], int] = {}
-        for seq, part in parts:
-            entry = self.store.entry(seq)
-            tombstone = self._tombstone(entry, part)
-            if tombstone is None:
-                fact = BodyRedacted(seq=seq, part=part, commitment=entry.body[part], reason=reason)  # type: ignore[arg-type]
-                step = Step(fact, actor, (seq,))
-                [written] = record_now(self.store, [step], run=entry.run, sealing=self.opened.extending())
-                tombstone = written.seq
-            stones[seq, part] = tombstone
-        return stones
-
-    def _holding(self, run: str, erased: Sequence[bytes]) -> list[tuple[int, str]]:
-        """The parts of a run that hold what was erased, as it is, or as it stands within JSON and within JSON in JSON."""
-        sought = _sought(erased)
-        found: list[tuple[int, str]] = []
-        for entry in self.store.select(Query(run=run)) if sought and run else ():
-            for part in sorted(entry.body):
-                with suppress(Tampered):
-                    stored = self.store.body(entry.seq, part)
-                    if stored and any(each in stored.body for each in sought):
-                        found.append((entry.seq, part))
-        return found
-
-    def _files_holding(self, run: str, erased: Sequence[bytes]) -> list[str]:
-        """The files in the directory of a run's session that hold it: they are the operator's, and stay as they are."""
-        from hansard.app.telling.deliberationviews import directory_of
-        from hansard.deliberation.inventory import WRITTEN, read_file
-
-        sought, found = _sought(erased), list[str]()
-        folder = directory_of(self.store, run) if sought and run else None
-        for path in sorted(folder / name for name in WRITTEN) if folder else ():
-            with suppress(OSError, StoreError):
-                said = read_file(path)
-                if any(each in said for each in sought):
-                    found.append(str(path))
-        return found
-
-    def _tombstone(self, entry: Entry, part: str) -> int | None:
-        """The entry that redacts this part ([B3]); one that names another commitment does not."""
-        named = {"commitment": entry.body[part], "part": part, "seq": entry.seq}
-        for effect in self.store.effects(entry.seq):
-            try:
-                found = self.store.entry(effect)
-            except StoreError:
-                continue
-            if found.kind == BodyRedacted.KIND and named.items() <= found.data.items():
-                return effect
-        return None
+        return redact(self.opened, parts, reason=reason, actor=actor)
 
     def repair(self) -> View:
         """Put right what is derived or half done. Entries are never touched; what was done is recorded."""
@@ -315,40 +193,3 @@ def _checked_view(seq: int, line: bytes, prev: str) -> View:
     if entry.prev != prev:
         view["broken"] = "[H4] it does not follow the entry before it"
     return view
-
-
-def _sought(erased: Sequence[bytes]) -> list[bytes]:
-    """What is looked for, in every form in which it may stand somewhere."""
-    return list(dict.fromkeys(form for body in erased for text in _texts_of(body) for form in _written(text)))
-
-
-def _texts_of(body: bytes) -> list[str]:
-    """What is looked for when this body was erased: itself, and in JSON whatever somebody said; names and numbers are no text."""
-    whole = body.decode("utf-8", "replace").strip()
-    try:
-        found = list(_leaves(json.loads(whole)))
-    except (ValueError, RecursionError):
-        found = []
-    longest = max(map(len, found), default=0)
-    said = [text for text in found if len(text) == longest or len(text.split()) > 1]
-    return [text for text in dict.fromkeys((whole, *said)) if text]
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value.strip()
-        # What a model has answered in JSON stands elsewhere without it.
-        with suppress(ValueError, RecursionError):
-            if value.lstrip().startswith(("{", "[")):
-                yield from _leaves(json.loads(value))
-    elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(each)
-
-
-def _written(text: str) -> list[bytes]:
-    # A lone surrogate is no UTF-8: it stands in other bodies as JSON escapes it.
-    forms = [text.encode("utf-8", "backslashreplace").decode()]
-    for _ in range(2):
-        forms.append(json.dumps(forms[-1], ensure_ascii=False)[1:-1])
-    return [form.encode() for form in forms]
