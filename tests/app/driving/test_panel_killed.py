@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.killed_panels import laid
+from app.driving.killed_panels import laid
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
 from hansard.deliberation.validate import artifact_breaches

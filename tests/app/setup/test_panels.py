@@ -414,7 +414,7 @@ def test_a_users_answer_on_the_command_line_goes_on_in_a_new_session(shell: Shel
 
 
 def test_the_files_of_the_page_are_read_as_they_stand(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "panels.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "panels.md").read_text("utf-8")
     blocks = dict(re.findall(r"^```toml\n# (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     settings = project(tmp_path, panel=blocks["panels/bench.toml"], persona=blocks["personas/lawyer.toml"])
     plan = panel_of(settings, "bench")
