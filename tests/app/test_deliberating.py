@@ -32,7 +32,8 @@ from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.convening import Call, Convening, convening, default_config
 from hansard.app.setup.wishes import Wishes
-from hansard.app.telling.deliberationviews import deliberation_view, find_session
+from hansard.app.telling.deliberationviews import deliberation_view
+from hansard.app.telling.directories import find_session
 from hansard.deliberation.archive import Archive, read_manifest
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.inventory import EVENTS

@@ -18,7 +18,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.setup.convening import Call, convening
 from hansard.app.setup.wishes import Wishes
-from hansard.app.telling.deliberationviews import listings_of
+from hansard.app.telling.directories import listings_of
 from hansard.app.telling.spans import run_spans
 from hansard.app.wiring import open_ledger
 from hansard.errors import HansardError, Tampered

@@ -21,6 +21,13 @@ def requests(store: Store, before: int | None = None) -> Iterator[Entry]:
     return (entry for entry in store.select(Query(kind="run.requested", newest_first=True, before=before)) if entry.run)
 
 
+def deliberations(store: Store) -> Iterator[str]:
+    """The runs that are deliberations, the newest first."""
+    for entry in requests(store):
+        if entry.data.get("mode") == MODE:
+            yield entry.run
+
+
 def request_of(store: Store, run: str) -> Entry | None:
     """What began a run; None where nobody has requested one of this id, though entries may name it."""
     return next(iter(store.select(Query(run=run, kind="run.requested", limit=1))), None) if run else None

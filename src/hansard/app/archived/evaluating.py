@@ -14,7 +14,8 @@ from hansard.app.driving.deliberations import Deliberations
 from hansard.app.ids import as_recorded
 from hansard.app.settings import read_text
 from hansard.app.setup.convening import Convening
-from hansard.app.telling.deliberationviews import find_session, rounds_of
+from hansard.app.telling.deliberationviews import rounds_of
+from hansard.app.telling.directories import find_session
 from hansard.app.views import View
 from hansard.deliberation.documents import Artifact, Config, unrepresentable
 from hansard.deliberation.documents.transcript import seated

@@ -11,20 +11,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hansard.app.finding import MODE
+from hansard.app.finding import MODE, deliberations
 from hansard.app.ids import as_recorded, new_run_id
 from hansard.app.people import human
 from hansard.app.settings import Settings
-from hansard.app.telling.deliberationviews import (
-    artifacts_of,
-    deliberations,
-    directory_of,
-    find_session,
-    has_session,
-    held_none,
-    listing_of,
-    listings_of,
-)
+from hansard.app.telling.deliberationviews import artifacts_of, has_session, held_none
+from hansard.app.telling.directories import directory_of, find_session, listing_of, listings_of
 from hansard.app.wiring import found_ledger, open_script
 from hansard.deliberation.archive import is_crashed, read_journal, read_manifest, session_around, write_whole
 from hansard.deliberation.conformance import Report, run_conformance

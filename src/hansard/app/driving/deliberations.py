@@ -21,14 +21,8 @@ from hansard.app.ids import new_nonce
 from hansard.app.people import human
 from hansard.app.pool import Pool
 from hansard.app.setup.convening import UNNAMED, Convening
-from hansard.app.telling.deliberationviews import (
-    ENDS,
-    deliberation_view,
-    deliberation_views,
-    directory_of,
-    has_session,
-    listing_of,
-)
+from hansard.app.telling.deliberationviews import ENDS, deliberation_view, deliberation_views, has_session
+from hansard.app.telling.directories import directory_of, listing_of
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.documents import Config, Persona

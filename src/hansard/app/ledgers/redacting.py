@@ -105,7 +105,7 @@ def _holding(store: Store, run: str, erased: Sequence[bytes]) -> list[tuple[int,
 
 def _files_holding(store: Store, run: str, erased: Sequence[bytes]) -> list[str]:
     """The files in the directory of a run's session that hold it: they are the operator's, and stay as they are."""
-    from hansard.app.telling.deliberationviews import directory_of
+    from hansard.app.telling.directories import directory_of
     from hansard.deliberation.inventory import WRITTEN, read_file
 
     sought, found = _sought(erased), list[str]()

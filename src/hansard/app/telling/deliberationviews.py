@@ -1,19 +1,16 @@
-"""Deliberations as the record tells them: what each was convened with, how it ended, which directory is its own."""
+"""Deliberations as the record tells them: what each was convened with, and how it ended."""
 
 import json
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hansard.app.finding import MODE, PERSONA, requests
+from hansard.app.finding import MODE, PERSONA, deliberations
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.compare import end_of
 from hansard.app.telling.runviews import budget_view, interrupted_view, spent_view
 from hansard.app.views import View, moment
-from hansard.deliberation.archive import read_manifest
-from hansard.deliberation.inventory import MANIFEST
 from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.story import read_artifact
 from hansard.domain.value import value
@@ -65,12 +62,12 @@ def _recorded_convening(store: Store, configured: int | None) -> Convening | Non
 
 def has_session(store: Store, run: str) -> bool:
     """Whether the run has come as far as its session."""
-    return _last(store, run, "session.convened") is not None
+    return newest(store, run, "session.convened") is not None
 
 
 def held_none(store: Store, run: str) -> bool:
     """Whether the run is over and came to no session, as a replay that was refused."""
-    return not has_session(store, run) and _last(store, run, "run.ended") is not None
+    return not has_session(store, run) and newest(store, run, "run.ended") is not None
 
 
 def deliberation_view(store: Store, run: str) -> View:
@@ -79,7 +76,7 @@ def deliberation_view(store: Store, run: str) -> View:
     configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
     made = _recorded_convening(store, configured.seq if configured else None)
     artifact = _artifact(store, run)
-    convened, selected = _last(store, run, "session.convened"), _last(store, run, "panel.selected")
+    convened, selected = newest(store, run, "session.convened"), newest(store, run, "panel.selected")
     session = str(convened.data["session"]) if convened else made.config.session_id if made else None
     state = fold(entries).runs[run]
     run_dir = str(Path(made.runs) / session) if made and made.runs and session else None
@@ -205,13 +202,6 @@ def spent_on_record(store: Store, run: str, *, before: int | None = None) -> Spe
     )
 
 
-def deliberations(store: Store) -> Iterator[str]:
-    """The runs that are deliberations, the newest first."""
-    for entry in requests(store):
-        if entry.data.get("mode") == MODE:
-            yield entry.run
-
-
 def deliberation_views(store: Store) -> Iterator[View]:
     """The deliberations, the newest first. One that is not as Hansard writes it hides no other."""
     for run in deliberations(store):
@@ -222,57 +212,10 @@ def deliberation_views(store: Store) -> Iterator[View]:
         yield view
 
 
-def find_session(store: Store, folder: Path) -> str:
-    """The run whose session lies in this directory: the newest one that the record has there, under whatever path."""
-    here, found = os.path.realpath(folder), None
-    places: list[tuple[str, Path]] = []
-    for run in deliberations(store):
-        if (place := directory_of(store, run)) is None:
-            continue
-        places.append((run, place))
-        if os.path.realpath(place) == here:
-            if has_session(store, run):
-                return run
-            found = found or run
-    if found:
-        return found
-    session = read_manifest(folder).session_id if (folder / MANIFEST).exists() else folder.name
-    for run, place in places:
-        if place.name == session:
-            over = _last(store, run, "run.ended") is not None
-            resume = f"hansard runs resume {run} --ledger {shlex.quote(store.place)}"
-            go_on = "" if over else f", or `{resume}` goes on with the session there"
-            raise UsageError(f"{folder} is not where run {run} has session {session!r}; move it to {place}{go_on}")
-        if run == session:
-            raise UsageError(f"{session} is a run, and its session lies in {place}: name that")
-    raise UsageError(f"{store.place} knows no session in {folder}; `--ledger LEDGER` asks another ledger")
-
-
 def why_of(store: Store, run: str) -> str | None:
     """Which cap ended a session, or what kept its panel from sitting; None where neither did."""
-    ended = _last(store, run, "session.ended")
+    ended = newest(store, run, "session.ended")
     return ended.data.get("why") if ended else None
-
-
-def directory_of(store: Store, run: str) -> Path | None:
-    """Where the directory of a run is; None where it has none, or the record does not say it any more."""
-    configured, convened = _last(store, run, "run.configured"), _last(store, run, "session.convened")
-    try:
-        made = convening_of(store, configured.seq if configured else None)
-    except (UsageError, Tampered):
-        return None
-    session = str(convened.data["session"]) if convened else made.config.session_id
-    return Path(made.runs) / session if made.runs else None
-
-
-def listings_of(store: Store, session: str) -> dict[bytes, list[int]]:
-    """Every list of the files of a session of this id that is on the record, with the entries that hold it, newest first."""
-    found: dict[bytes, list[int]] = {}
-    for entry in store.select(Query(kind="session.archived", newest_first=True)):
-        listed = _listing(store, entry) if entry.data.get("session") == session else None
-        if listed is not None:
-            found.setdefault(listed, []).append(entry.seq)
-    return found
 
 
 def artifacts_of(store: Store, session: str) -> Iterator[tuple[int, dict[str, Any] | None]]:
@@ -280,24 +223,6 @@ def artifacts_of(store: Store, session: str) -> Iterator[tuple[int, dict[str, An
     for ended in store.select(Query(kind="session.ended", newest_first=True)):
         if ended.data.get("session") == session:
             yield ended.seq, read_artifact(store, ended)
-
-
-def listing_of(store: Store, run: str) -> bytes | None:
-    """The list of a session's files with their hashes, as it stands on the record; None where there is none."""
-    archived = _last(store, run, "session.archived")
-    return _listing(store, archived) if archived else None
-
-
-def _listing(store: Store, archived: Entry) -> bytes | None:
-    stored = read_body(store, archived, "manifest")
-    if stored is None:
-        return None
-    try:
-        if not isinstance(json.loads(stored.body), dict):
-            raise ValueError("it lists no files")
-    except (ValueError, RecursionError) as error:
-        raise strange(archived, "manifest", error) from error
-    return stored.body
 
 
 def artifact_on_record(store: Store, run: str) -> dict[str, Any]:
@@ -314,9 +239,10 @@ def metrics_on_record(store: Store, run: str) -> View:
 
 
 def _artifact(store: Store, run: str) -> dict[str, Any] | None:
-    ended = _last(store, run, "session.ended")
+    ended = newest(store, run, "session.ended")
     return read_artifact(store, ended) if ended else None
 
 
-def _last(store: Store, run: str, kind: str) -> Entry | None:
+def newest(store: Store, run: str, kind: str) -> Entry | None:
+    """The newest entry of this kind in a run."""
     return next(read_entries(store, Query(run=run, kind=kind, newest_first=True, limit=1)), None)

@@ -40,7 +40,8 @@ class RecordedRuns:
         run = self.find(run)
         view = run_view(self._store, run, self.entries(run))
         if view["mode"] == "deliberation":
-            from hansard.app.telling.deliberationviews import directory_of, why_of
+            from hansard.app.telling.deliberationviews import why_of
+            from hansard.app.telling.directories import directory_of
 
             folder = directory_of(self._store, run)
             view["run_dir"] = str(folder) if folder else None

@@ -14,7 +14,7 @@ from hansard.app.deliberating import PinningViolation
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.app.setup.convening import Convening, convening
-from hansard.app.telling.deliberationviews import find_session
+from hansard.app.telling.directories import find_session
 from hansard.app.telling.markdown import as_markdown
 from hansard.app.telling.sessionpage import session_page
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
