@@ -29,6 +29,7 @@ from hansard.deliberation.experts import MAX_NEED, checked_cap, checked_needs
 from hansard.domain.value import value
 from hansard.domain.work import Surface
 from hansard.errors import UsageError
+from hansard.ledger.entry import Entry
 from hansard.store.base import Query, Store
 
 ASKING = {"user_input_required": "the user", "external_research_required": "research"}
@@ -60,23 +61,15 @@ def continuation(
     With a `call` its flags count; otherwise everything is as it was. UsageError where the session asked for nothing, or the
     chain has gone on often enough.
     """
+    flags = call.wishes if call else Wishes()
     configured = next(iter(store.select(Query(run=run, kind="run.configured", limit=1))), None)
     before = convening_of(store, configured.seq if configured else None)
-    ended = next(iter(store.select(Query(run=run, kind="session.ended", newest_first=True, limit=1))), None)
-    reason = str(ended.data.get("reason") or "has an answer") if ended else "has not ended"
-    if ended is None or reason not in ASKING:
-        raise UsageError(f"run {run} asks for nothing (its session: {reason}); nothing goes on from it")
-    if answer is None and not experts:
-        wishes = call.wishes if call else Wishes()
-        raise UsageError(
-            f"give {wishes.named('answer')}, or {wishes.named('experts')} who are to join: with neither, the same would be asked again"
-        )
-    if answer is not None and not 0 < len(answer.strip()) <= MAX_ANSWER:
-        raise UsageError(f"the answer must have 1 to {MAX_ANSWER:,} characters, and has {len(answer):,}")
+    ended = _asking(store, run)
+    _check_answer(answer, experts, flags)
     number = int((before.continues or {}).get("number", 0)) + 1
     cap = before.max_expansions if max_expansions is None else checked_cap(max_expansions)
     if number > cap:
-        most = (call.wishes if call else Wishes()).named("max_expansions")
+        most = flags.named("max_expansions")
         raise UsageError(
             f"this deliberation has gone on {number - 1} times, and {cap} are allowed; {most} allows up to 5"
         )
@@ -85,32 +78,54 @@ def continuation(
     # The session before had less than its caps: what its experts and first answers took. The next one has them whole.
     budget = before.config.budget.as_data()
     config = Config.parse({**artifact["config"], "session_id": UNNAMED, "problem_statement": problem, "budget": budget})
-    made = _as_called(before, config, pool, call)
+    made = _as_called(before, config, pool, call, flags)
     link = {
         "run": run,
         "session_id": artifact["session_id"],
         "transcript_digest": artifact["transcript_digest"],
-        "because": reason,
+        "because": str(ended.data["reason"]),
         "number": number,
     }
     made = replace(made, experts=checked_needs(experts), ensemble=False, continues=link, max_expansions=cap)
     return Continuation(made=made, cause=ended.seq)
 
 
-def _as_called(before: Convening, config: Config, pool: Pool, call: Call | None) -> Convening:
+def _asking(store: Store, run: str) -> Entry:
+    """The end of a session that asks for something."""
+    ended = _end_of_session(store, run)
+    reason = str(ended.data.get("reason") or "has an answer") if ended else "has not ended"
+    if ended is None or reason not in ASKING:
+        raise UsageError(f"run {run} asks for nothing (its session: {reason}); nothing goes on from it")
+    return ended
+
+
+def _end_of_session(store: Store, run: str) -> Entry | None:
+    return next(iter(store.select(Query(run=run, kind="session.ended", newest_first=True, limit=1))), None)
+
+
+def _check_answer(answer: str | None, experts: Sequence[str], flags: Wishes) -> None:
+    if answer is None and not experts:
+        raise UsageError(
+            f"give {flags.named('answer')}, or {flags.named('experts')} who are to join: with neither, the same would be asked again"
+        )
+    if answer is not None and not 0 < len(answer.strip()) <= MAX_ANSWER:
+        raise UsageError(f"the answer must have 1 to {MAX_ANSWER:,} characters, and has {len(answer):,}")
+
+
+def _as_called(before: Convening, config: Config, pool: Pool, call: Call | None, flags: Wishes) -> Convening:
     runs = recordable(call.runs.absolute()) if call and call.runs else before.runs
-    if call is not None and (flagged(call.wishes)[0], call.script, call.selector_script) != (None, None, None):
+    if call is not None and (flagged(flags)[0], call.script, call.selector_script) != (None, None, None):
         anew = replace(call, config=config, problem=None, max_calls=before.max_calls)
         made = convening(pool.settings, pool, anew)
         return replace(made, runs=runs, shape=before.shape, producer=before.producer)
     if before.script is not None:
-        script = (call.wishes if call else Wishes()).named("script")
+        script = flags.named("script")
         raise UsageError(f"that session was answered by a script; give the answers of the next one as {script}")
     if call is not None and call.max_rounds is not None:
         data = config.as_data()
         config = Config.parse({**data, "budget": {**data["budget"], "max_rounds": call.max_rounds}})
     made = replace(before, config=config, runs=runs)
-    return within_limits(pool.settings, pool, made, call.wishes if call else Wishes())
+    return within_limits(pool.settings, pool, made, flags)
 
 
 def problem_with(artifact: Mapping[str, Any], answer: str | None, number: int) -> str:
@@ -191,7 +206,7 @@ def expansion(store: Store, pool: Pool, run: str, *, call: Call | None = None) -
     None where the session asked for nothing of the kind: what only the user can know is left to the user. UsageError where
     nothing can go on, as where the chain has gone on often enough; then its request stays open.
     """
-    ended = next(iter(store.select(Query(run=run, kind="session.ended", newest_first=True, limit=1))), None)
+    ended = _end_of_session(store, run)
     if ended is None or ended.data.get("reason") != "external_research_required":
         return None
     ending = artifact_on_record(store, run)["outcome"]["termination_artifact"]

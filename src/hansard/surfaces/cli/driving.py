@@ -160,21 +160,25 @@ def _remark(view: View, args: argparse.Namespace, why: str) -> None:
             note(f"waiting at a gate; {typed(args, 'gates list')} shows what is to be decided")
         case _:
             note(f"{state}{f': {why}' if why not in ('', state) else ''}; {typed(args, 'runs show', run)} tells more")
-            lost = [task["task"] for task in view["tasks"] if task["state"] in ("rejected", "skipped")]
-            short = run[:SHORT]
-            if because := _why_lost(view):
-                note(because)
-            if view["reason"] in ASKS:
-                goes_on = f'deliberate --continue {short} --answer "…"'
-                note(f"{typed(args, goes_on)} goes on from here")
-            elif state == "stopped" and view["mode"] != "deliberation":
-                note(
-                    f"its limits stay as they are; submit it again with higher ones, and `--context-run {short}` to build on this"
-                )
-            elif way := _way_round(view):
-                note(f"submit it with {way}")
-            elif lost and state != "cancelled":
-                note(f"{typed(args, 'runs retry', run, lost[0])} does a task again, and what is built on it")
+            for more in (_why_lost(view), _what_now(view, args)):
+                if more:
+                    note(more)
+
+
+def _what_now(view: View, args: argparse.Namespace) -> str | None:
+    """What can be done about a run that has come to no whole answer."""
+    run, short = view["run"], view["run"][:SHORT]
+    lost = [task["task"] for task in view["tasks"] if task["state"] in ("rejected", "skipped")]
+    if view["reason"] in ASKS:
+        goes_on = f'deliberate --continue {short} --answer "…"'
+        return f"{typed(args, goes_on)} goes on from here"
+    if view["state"] == "stopped" and view["mode"] != "deliberation":
+        return f"its limits stay as they are; submit it again with higher ones, and `--context-run {short}` to build on this"
+    if way := _way_round(view):
+        return f"submit it with {way}"
+    if lost and view["state"] != "cancelled":
+        return f"{typed(args, 'runs retry', run, lost[0])} does a task again, and what is built on it"
+    return None
 
 
 def _why_lost(view: View) -> str | None:
