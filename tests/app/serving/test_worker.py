@@ -2,10 +2,11 @@
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import replace
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,22 @@ class Heard:
                 await self._more.wait()
 
 
+@asynccontextmanager
+async def working(hansard: Hansard, tell: Heard, **how: int) -> AsyncIterator[asyncio.Task[None]]:
+    """A worker on this ledger, until the end."""
+    work = asyncio.create_task(Worker(hansard, tell=tell, **how).work())
+    try:
+        yield work
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def submitted(hansard: Hansard, **wishes: Any) -> str:
+    wished = Wishes(provider="told", judge="checks", answer="join", **wishes)
+    return await hansard.runs.submit("please", run_config(hansard.settings, hansard.pool, wished), lane="backend")
+
+
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])
 async def test_who_is_told_to_stop_while_he_takes_the_ledger_leaves_it_to_others(who: object, tmp_path: Path) -> None:
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
@@ -75,10 +92,9 @@ async def test_who_is_told_to_stop_twice_while_he_takes_a_run_holds_nothing(tmp_
 
 
 async def test_a_worker_stops_in_good_order_where_nothing_can_be_written(tmp_path: Path) -> None:
-    settings, begun = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), asyncio.Event()
-    async with Hansard.open(settings=settings) as hansard:
-        work = asyncio.create_task(Worker(hansard, tell=lambda _: begun.set()).work())
-        await begun.wait()
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
+    async with Hansard.open(settings=settings) as hansard, working(hansard, heard) as work:
+        await heard.of("working on")
         with full_disk(settings.ledger, what="UPDATE ON claims"):
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -92,15 +108,14 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     heard = Heard()
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
-        wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
-        run = await hansard.runs.submit("please", wished, lane="backend")
-        with full_disk(settings.ledger):
-            work = asyncio.create_task(Worker(hansard, tell=heard).work())
-            await heard.of("disk is full")
-        await heard.of("answered")
+        run = await submitted(hansard)
+        with ExitStack() as disk:
+            disk.enter_context(full_disk(settings.ledger))
+            async with working(hansard, heard):
+                await heard.of("disk is full")
+                disk.close()
+                await heard.of("answered")
         assert hansard.runs.show(run)["state"] == "answered"
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
 
 
 async def test_a_run_that_could_not_be_taken_is_taken_when_it_can(
@@ -109,69 +124,56 @@ async def test_a_run_that_could_not_be_taken_is_taken_when_it_can(
     monkeypatch.setattr("hansard.app.serving.worker.AGAIN_S", 0.1)
     settings = Settings(ledger=str(tmp_path / "log.jsonl"), state=tmp_path)
     heard = Heard()
-    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
-        wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
-        work = asyncio.create_task(Worker(hansard, tell=heard).work())
+    opened = Hansard.open(settings=settings, providers={"told": Answers(obliging)})
+    async with opened as hansard, working(hansard, heard):
         await heard.of("working on")
         # The next claim is written there first, and that takes nothing.
         (tmp_path / "log.claims.json").unlink()
         spare(tmp_path / "log.claims.json").symlink_to("/dev/full")
-        run = await hansard.runs.submit("please", wished, lane="backend")
+        run = await submitted(hansard)
         await heard.of("answered")
         assert hansard.runs.show(run)["state"] == "answered"
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
 
 
 async def test_what_breaks_in_one_run_does_not_end_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
-        wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
-        broken = await hansard.runs.submit("please", wished, lane="backend")
-        sound = await hansard.runs.submit("please", wished, lane="backend")
+        broken, sound = await submitted(hansard), await submitted(hansard)
         drive = hansard.runs.drive
 
         async def breaks(run: str) -> Ended:
             return await drive({sound: run}[run])
 
         monkeypatch.setattr(hansard.runs, "drive", breaks)
-        work = asyncio.create_task(Worker(hansard, tell=heard).work())
-        await heard.of(f"{broken} left alone: KeyError: '{broken}'")
-        await heard.of(f"{sound} answered")
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        async with working(hansard, heard):
+            await heard.of(f"{broken} left alone: KeyError: '{broken}'")
+            await heard.of(f"{sound} answered")
 
 
 async def test_a_worker_that_was_held_up_works_on_where_nobody_has_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hansard.app.serving.worker.LEASE_S", 0.3)
-    settings, begun = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), asyncio.Event()
-    async with Hansard.open(settings=settings) as hansard:
-        work = asyncio.create_task(Worker(hansard, tell=lambda _: begun.set()).work())
-        await begun.wait()
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
+    async with Hansard.open(settings=settings) as hansard, working(hansard, heard) as work:
+        await heard.of("working on")
         with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
             # Its lease was over, and whoever asked for a worker (`submit --detach`) found none.
             other.execute("UPDATE claims SET epoch = epoch + 1, holder = '', until_us = 0 WHERE name = 'worker'")
             while not is_alive(hansard.store):
                 assert not work.done(), work.exception()
                 await asyncio.sleep(0.05)
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
 
 
 async def test_a_worker_goes_on_with_deliberations_too(tmp_path: Path) -> None:
-    settings, over = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), asyncio.Event()
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
     voice = scripted([turn(), turn(), turn(), verdict("finalize"), synthesis()])
     async with Hansard.open(settings=settings, providers={"fake": voice}) as hansard:
         # Whoever put it on the record was killed then.
         run = await hansard.deliberations.convene(convening(settings, hansard.pool, Call(config=config())))
-        work = asyncio.create_task(Worker(hansard, tell=lambda said: over.set() if run in said else None).work())
-        async with asyncio.timeout(30):
-            await over.wait()
+        async with working(hansard, heard):
+            await heard.of(run)
         assert hansard.runs.show(run)["state"] == "answered"
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
 
 
 def test_whoever_asks_for_a_worker_is_not_taken_for_one(tmp_path: Path) -> None:
@@ -190,25 +192,11 @@ def test_whoever_asks_for_a_worker_is_not_taken_for_one(tmp_path: Path) -> None:
 
 
 async def test_runs_that_wait_for_people_keep_no_place_from_others(tmp_path: Path) -> None:
-    settings, told, over = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), list[str](), asyncio.Event()
-
-    def tell(line: str) -> None:
-        told.append(line)
-        if "answered" in line:
-            over.set()
-
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
-        wishes = Wishes(provider="told", judge="checks", answer="join")
-        guarded = run_config(settings, hansard.pool, replace(wishes, gates=("plan",)))
-        waits = await hansard.runs.submit("please wait", guarded, lane="backend")
-        run = await hansard.runs.submit("please", run_config(settings, hansard.pool, wishes), lane="backend")
-        work = asyncio.create_task(Worker(hansard, most=1, tell=tell).work())
-        async with asyncio.timeout(60):
-            await over.wait()
-            assert told[-1] == f"{run} answered (answered)"
-            over.clear()
+        waits, run = await submitted(hansard, gates=("plan",)), await submitted(hansard)
+        async with working(hansard, heard, most=1):
+            await heard.of(f"{run} answered (answered)")
+            assert hansard.runs.show(waits)["state"] == "waiting"
             await hansard.gates.decide(hansard.gates.listed()[0]["gate"], "approve")
-            await over.wait()
-        assert told[-1] == f"{waits} answered (answered)"
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+            await heard.of(f"{waits} answered (answered)")
