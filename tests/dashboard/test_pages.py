@@ -26,7 +26,6 @@ from hansard.app.serving.daemon import Daemon
 from hansard.app.settings import Settings
 from hansard.app.telling.recorded import STATES
 from hansard.surfaces.http.app import make_app
-from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
 from hansard.surfaces.http.dashboard.pages import page
 from hansard.surfaces.http.dashboard.spending import spend
@@ -688,24 +687,6 @@ def test_a_call_that_died_with_its_driver_is_not_waited_for(tmp_path: Path) -> N
         for told in (Visitor(daemon).text(f"/dashboard/runs/{run}"), daemon.cli("runs", "show", run).stdout):
             assert "no answer came" in told
             assert "no answer yet" not in told
-
-
-def verdict(round: int, unresolved: list[str], resolved: list[str]) -> dict[str, Any]:
-    content = {
-        "unresolved_disagreements": [
-            {"topic": topic, "positions": [{"agent": "ada", "claim": f"{topic} in {round}"}]} for topic in unresolved
-        ],
-        "resolved_disagreements": [{"topic": topic, "resolution": f"settled in {round}"} for topic in resolved],
-    }
-    return {"type": "coordination_turn", "round": round, "content": content}
-
-
-def test_a_disagreement_is_open_until_it_is_settled_and_may_open_again() -> None:
-    told = [verdict(1, ["cost", "risk"], []), verdict(2, ["risk"], ["cost"]), verdict(3, ["cost"], ["risk", "scope"])]
-    cost, risk, scope = disagreements([{"type": "primary_turn"}, *told])
-    assert (cost["rounds"], cost["settled"], cost["positions"][0]["claim"]) == ([1, 3], None, "cost in 3")
-    assert (risk["rounds"], risk["settled"]) == ([1, 2], "settled in 3")
-    assert (scope["rounds"], scope["positions"]) == ([], [])
 
 
 def test_a_message_that_was_swapped_is_told_and_is_no_bug(tmp_path: Path) -> None:

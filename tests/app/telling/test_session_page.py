@@ -12,12 +12,11 @@ from deliberating import Heard, Room, config, fails, says, synthesis, turn, verd
 from hansard.app.driving.chaining import problem_with
 from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.telling.markdown import as_markdown
-from hansard.app.telling.sessionpage import session_page
+from hansard.app.telling.sessionpage import disagreements, session_page
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.domain.value import replace
 from hansard.errors import UsageError
-from hansard.surfaces.http.dashboard.deliberations import disagreements
 
 HOSTILE = '</p></div></style><script>alert(1)</script><img src=x onerror="alert(2)">&lt;b&gt; \u202e'
 OPEN = {"topic": f"when {HOSTILE}", "positions": [{"agent": "ada", "claim": HOSTILE}, {"agent": "ben", "claim": "no"}]}
@@ -157,6 +156,28 @@ async def test_a_topic_that_a_verdict_calls_settled_and_open_is_open_wherever_it
     assert ["open</span>" in each for each in rows] == [True]
     [shown] = disagreements(made["canonical_transcript"])
     assert (shown["rounds"], shown["settled"]) == ([1], None)
+
+
+def settling(round: int, unresolved: list[str], resolved: list[str]) -> dict[str, Any]:
+    content = {
+        "unresolved_disagreements": [
+            {"topic": topic, "positions": [{"agent": "ada", "claim": f"{topic} in {round}"}]} for topic in unresolved
+        ],
+        "resolved_disagreements": [{"topic": topic, "resolution": f"settled in {round}"} for topic in resolved],
+    }
+    return {"type": "coordination_turn", "round": round, "content": content}
+
+
+def test_a_disagreement_is_open_until_it_is_settled_and_may_open_again() -> None:
+    told = [
+        settling(1, ["cost", "risk"], []),
+        settling(2, ["risk"], ["cost"]),
+        settling(3, ["cost"], ["risk", "scope"]),
+    ]
+    cost, risk, scope = disagreements([{"type": "primary_turn"}, *told])
+    assert (cost["rounds"], cost["settled"], cost["positions"][0]["claim"]) == ([1, 3], None, "cost in 3")
+    assert (risk["rounds"], risk["settled"]) == ([1, 2], "settled in 3")
+    assert (scope["rounds"], scope["positions"]) == ([], [])
 
 
 async def test_self_loops_and_strangers_are_drawn() -> None:

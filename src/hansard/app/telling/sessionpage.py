@@ -1,7 +1,7 @@
 """One session as a page that needs nothing: no server, no script, no network. Whatever anybody said is escaped."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import cos, hypot, pi, sin
 from typing import Any
 
@@ -158,29 +158,33 @@ def _arrow(a: tuple[float, float], b: tuple[float, float], count: int, one: str,
 
 def _disagreements(artifact: Json) -> str:
     """Each topic with the rounds in which it was open, and how it was settled."""
-    opened: defaultdict[str, list[int]] = defaultdict(list)
-    settled: dict[str, str] = {}
-    sides: dict[str, str] = {}
-    for message in artifact["canonical_transcript"]:
+    topics = disagreements(artifact["canonical_transcript"])
+    if not topics:
+        return '<p class="dim">None was recorded.</p>'
+    rows = "".join(
+        f"<tr><th scope=row>{escape(each['topic'])}</th><td>{', '.join(map(str, each['rounds'])) or '–'}</td>"
+        f"<td>{escape(positions(each))}</td>"
+        f"<td>{_settled(each['settled'])}</td></tr>"
+        for each in topics
+    )
+    return f"<table><tr><th>topic</th><th>open in round</th><th>positions</th><th>settled</th></tr>{rows}</table>"
+
+
+def disagreements(messages: Iterable[Json]) -> list[dict[str, Any]]:
+    """Each topic: in which rounds it was open, who claims what, and how it was settled."""
+    topics: dict[str, dict[str, Any]] = {}
+    for message in messages:
         if message["type"] not in ("coordination_turn", "synthesis"):
             continue
         # What stands in both is open still, as in the session itself [A-6].
         for each in message["content"]["resolved_disagreements"]:
-            settled[each["topic"]] = each["resolution"]
+            topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": [], "positions": []})
+            topic["settled"] = each["resolution"]
         for each in message["content"]["unresolved_disagreements"]:
-            opened[each["topic"]].append(message["round"])
-            sides[each["topic"]] = positions(each)
-            settled.pop(each["topic"], None)
-    topics = dict.fromkeys((*opened, *settled))
-    if not topics:
-        return '<p class="dim">None was recorded.</p>'
-    rows = "".join(
-        f"<tr><th scope=row>{escape(topic)}</th><td>{', '.join(map(str, dict.fromkeys(opened[topic]))) or '–'}</td>"
-        f"<td>{escape(sides.get(topic, ''))}</td>"
-        f"<td>{_settled(settled.get(topic))}</td></tr>"
-        for topic in topics
-    )
-    return f"<table><tr><th>topic</th><th>open in round</th><th>positions</th><th>settled</th></tr>{rows}</table>"
+            topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": []})
+            topic["rounds"] = list(dict.fromkeys((*topic["rounds"], message["round"])))
+            topic |= {"positions": each["positions"], "settled": None}
+    return list(topics.values())
 
 
 def _settled(how: str | None) -> str:

@@ -14,7 +14,7 @@ from hansard.app.service import Hansard
 from hansard.app.telling.deliberationviews import artifact_on_record, asked_for, deliberation_view, held_none
 from hansard.app.telling.nested_view import nested_artifact, nested_entries, nested_view
 from hansard.app.telling.recorded import ENDED
-from hansard.app.telling.sessionpage import said, session_page
+from hansard.app.telling.sessionpage import disagreements, said, session_page
 from hansard.app.views import View
 from hansard.errors import HansardError, StoreError
 from hansard.surfaces.afar import from_afar, view_from_afar
@@ -142,20 +142,3 @@ def _messages(hansard: Hansard, entries: Iterable[View]) -> dict[int, Message]:
 def _said(message: Message) -> str:
     kind, content = message["type"], message["content"]
     return f"{content['focus']}\n{content['rationale']}" if kind == "coordination_turn" else said(kind, content)
-
-
-def disagreements(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Each topic: in which rounds it was open, who claims what, and how it was settled."""
-    topics: dict[str, dict[str, Any]] = {}
-    for message in messages:
-        if message["type"] not in ("coordination_turn", "synthesis"):
-            continue
-        # What stands in both is open still, as in the session itself.
-        for each in message["content"]["resolved_disagreements"]:
-            topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": [], "positions": []})
-            topic["settled"] = each["resolution"]
-        for each in message["content"]["unresolved_disagreements"]:
-            topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": []})
-            topic["rounds"] = list(dict.fromkeys((*topic["rounds"], message["round"])))
-            topic |= {"positions": each["positions"], "settled": None}
-    return list(topics.values())
