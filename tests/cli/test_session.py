@@ -20,7 +20,7 @@ import reference_runtime
 import symposium
 from command_line import started
 from deliberating import config, result, synthesis, turn, verdict
-from hansard.deliberation.archive import Archive
+from hansard.deliberation.archive import Archive, Beginning
 from hansard.deliberation.documents import jcs
 from hansard.deliberation.inventory import listing
 from hansard.surfaces.cli.main import main
@@ -565,8 +565,10 @@ def test_a_session_that_is_named_after_its_run_and_was_moved_is_told_where_it_be
 
 
 def test_a_session_that_is_being_held_is_waited_for_and_one_that_crashed_is_resumed(shell: Shell) -> None:
-    begun: Any = {"session": "s-1", "config": config().as_data(), "pins": {}, "now": "2026-01-01T00:00:00Z"}
-    archive = Archive.create(shell.folder / "runs", **begun, producer={"name": "hansard", "version": "0.1.0"})
+    producer = {"name": "hansard", "version": "0.1.0"}
+    now = "2026-01-01T00:00:00Z"
+    begun = Beginning(session="s-1", config=config().as_data(), pins={}, producer=producer, now=now)
+    archive = Archive.create(shell.folder / "runs", begun)
     for command in ("replay", "metrics"):
         assert shell.type("session", command, "s-1")[0] == 2
         assert "is in_progress and has no artifact; another process holds it: wait until it ends" in shell.err

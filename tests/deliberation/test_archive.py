@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from deliberating import Heard, Room, config, fails, scripted, synthesis, turn, verdict
-from hansard.deliberation.archive import Archive, is_crashed, read_journal, read_manifest
+from hansard.deliberation.archive import Archive, Beginning, is_crashed, read_journal, read_manifest
 from hansard.deliberation.documents import Artifact, Config, RunManifest, transcript_digest
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.inventory import listing, seal_breaches
@@ -84,7 +84,7 @@ async def test_a_session_leaves_a_whole_directory_that_agrees_with_itself(tmp_pa
 @pytest.mark.parametrize("session", ["", "a/b", "..", "abc\n", "ä", "x" * 65, "a b"])
 def test_an_id_that_cannot_name_a_directory_is_refused(session: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        Archive.create(tmp_path, session=session, **BEGUN)
+        Archive.create(tmp_path, Beginning(session=session, **BEGUN))
     assert names(tmp_path) == set()
 
 
@@ -106,14 +106,14 @@ def test_of_a_directory_that_cannot_be_begun_nothing_stays(tmp_path: Path) -> No
         at_most(resource.RLIMIT_NOFILE, free + 1),
         pytest.raises(StoreError, match=r"cannot begin in .*s-1: .*Too many open files"),
     ):
-        Archive.create(tmp_path, session="s-1", **BEGUN)
+        Archive.create(tmp_path, Beginning(session="s-1", **BEGUN))
     for size in (0, len(b"{}\n"), 200):
         with at_most(resource.RLIMIT_FSIZE, size), pytest.raises(StoreError, match=r"cannot write .*File too large"):
-            Archive.create(tmp_path, session="s-1", **BEGUN | {"pins": {"adapters": "x" * 100}})
+            Archive.create(tmp_path, Beginning(session="s-1", **BEGUN | {"pins": {"adapters": "x" * 100}}))
         assert names(tmp_path) == set()
     with pytest.raises(UsageError):
-        Archive.create(tmp_path, session="s-1", **BEGUN | {"producer": {}})
-    Archive.create(tmp_path, session="s-1", **BEGUN).close()
+        Archive.create(tmp_path, Beginning(session="s-1", **BEGUN | {"producer": {}}))
+    Archive.create(tmp_path, Beginning(session="s-1", **BEGUN)).close()
     assert os.dup(0) == free
     os.close(free)
 
@@ -250,7 +250,7 @@ class WhileItIsWritten(dict[str, bytes]):
 
 
 def test_what_is_sealed_is_what_the_session_wrote_and_not_what_lay_there_then(tmp_path: Path) -> None:
-    archive = Archive.create(tmp_path, session="s-1", **BEGUN)
+    archive = Archive.create(tmp_path, Beginning(session="s-1", **BEGUN))
     files = {"artifact.json": b'{"a": 1}', "manifest.json": b"{}"}
     listed = archive.finish(WhileItIsWritten(archive.folder, files))
     archive.seal(0, json.dumps(listed).encode())

@@ -40,6 +40,7 @@ from hansard.deliberation.inventory import (
 )
 from hansard.deliberation.quoting import ANNOTATIONS
 from hansard.domain.strict_json import read_json
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.seal.private import sync_folder
 
@@ -51,6 +52,17 @@ LF = b"\n"
 
 class Taken(UsageError):
     """Another session has the directory of this id, perhaps since a moment ago."""
+
+
+@value
+class Beginning:
+    """What a session's directory begins with, and when."""
+
+    session: str
+    config: Mapping[str, Any]
+    pins: Mapping[str, Any]
+    producer: Mapping[str, str]
+    now: str
 
 
 class Archive:
@@ -66,22 +78,13 @@ class Archive:
         self._begun = {name: hashed_file(folder / name) for name in (CONFIG, PINS) if (folder / name).exists()}
 
     @classmethod
-    def create(
-        cls,
-        runs: Path,
-        *,
-        session: str,
-        config: Mapping[str, Any],
-        pins: Mapping[str, Any],
-        producer: Mapping[str, str],
-        now: str,
-    ) -> Self:
+    def create(cls, runs: Path, given: Beginning) -> Self:
         """A new directory for this session. One that is there already belongs to another session, even if it is empty.
 
         Where it cannot be begun, nothing of it stays: nobody would find a session in it, and its id would be taken.
         """
-        check_name(session)
-        folder = runs / session
+        check_name(given.session)
+        folder = runs / given.session
         try:
             runs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -103,7 +106,7 @@ class Archive:
                 os.close(lock)
                 raise StoreError(f"cannot begin in {folder}: {error}") from error
             undo.callback(archive.close)
-            archive.begin(session=session, config=config, pins=pins, producer=producer, now=now)
+            archive.begin(given)
             undo.pop_all()
         return archive
 
@@ -151,23 +154,16 @@ class Archive:
         archive._append(recorded[len(written) :])
         return archive
 
-    def begin(
-        self,
-        *,
-        session: str,
-        config: Mapping[str, Any],
-        pins: Mapping[str, Any],
-        producer: Mapping[str, str],
-        now: str,
-    ) -> None:
+    def begin(self, given: Beginning) -> None:
         """What a directory begins with, as far as it is not there; the manifest that makes it one of a session is the last."""
-        for name, data in ((CONFIG, config), (PINS, pins)):
+        for name, data in ((CONFIG, given.config), (PINS, given.pins)):
             if not (self.folder / name).exists():
                 written = shown(data)
                 self._put(name, written)
                 self._begun[name] = hashed(written)
         if not (self.folder / MANIFEST).exists():
-            self._put_manifest(_manifest(session, producer, now, status="in_progress", updated_at=now))
+            begun = _manifest(given.session, given.producer, given.now, status="in_progress", updated_at=given.now)
+            self._put_manifest(begun)
 
     def add(self, line: bytes) -> None:
         """One more line of the journal. A disk that fails here is told at the end; the session goes on [R-4.1-8]."""

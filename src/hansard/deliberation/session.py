@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hansard.__about__ import __version__
-from hansard.deliberation.archive import Archive, finished_manifest, shown
+from hansard.deliberation.archive import Archive, Beginning, finished_manifest, shown
 from hansard.deliberation.chair import Chair, Held
 from hansard.deliberation.documents import SelectorOutput, content_hash, jcs
 from hansard.deliberation.events import Event, event_of, line_of
@@ -90,17 +90,9 @@ async def run_session(
     producer: Mapping[str, str] = PRODUCER,
 ) -> Sitting:
     """A new session. With `runs` it gets a directory of its own there; setting `cancel` ends it with user_cancel."""
-    pins, config = pins or live(), setting.config
-    archive = None
+    pins, archive = pins or live(), None
     if runs is not None:
-        archive = Archive.create(
-            runs,
-            session=config.session_id,
-            config=config.as_data(),
-            pins=pins_of(setting, producer),
-            producer=producer,
-            now=pins.stamp(0),
-        )
+        archive = Archive.create(runs, _beginning(setting, producer, pins.stamp(0)))
     sitting = _Sitting(setting, pen, pins, archive, cancel, listener, producer)
     try:
         held = await sitting.chair.convene(pen.causes)
@@ -154,25 +146,25 @@ async def resume_session(
 
 def _reopened(runs: Path, setting: Setting, pins: Pins, story: Story, producer: Mapping[str, str]) -> Archive:
     """The directory as the session left it. One that was complete is held against the record when it is closed."""
-    config, begun = setting.config, pins_of(setting, producer)
-    folder = runs / config.session_id
+    given = _beginning(setting, producer, pins.stamp(len(story.seqs)))
+    folder = runs / given.session
     if story.archived is None:
-        _check_begun(folder / CONFIG, config.as_data(), setting.secrets)
-        _check_begun(folder / PINS, begun, setting.secrets)
+        _check_begun(folder / CONFIG, given.config, setting.secrets)
+        _check_begun(folder / PINS, given.pins, setting.secrets)
     archive = Archive.reopen(folder, story.lines, ended=story.ended is not None)
     try:
         if story.archived is None:
-            archive.begin(
-                session=config.session_id,
-                config=config.as_data(),
-                pins=begun,
-                producer=producer,
-                now=pins.stamp(len(story.seqs)),
-            )
+            archive.begin(given)
     except BaseException:
         archive.close()
         raise
     return archive
+
+
+def _beginning(setting: Setting, producer: Mapping[str, str], now: str) -> Beginning:
+    config = setting.config
+    pins = pins_of(setting, producer)
+    return Beginning(session=config.session_id, config=config.as_data(), pins=pins, producer=producer, now=now)
 
 
 def _check_begun(path: Path, wanted: Mapping[str, Any], secrets: Secrets) -> None:
