@@ -1,9 +1,5 @@
-"""One task at a time: attempts, verdicts, the ladder, from the first attempt (or where an earlier driver left it) to the last.
+"""One task at a time: attempts and the ladder, from the first attempt (or where an earlier driver left it) to the last."""
 
-A result is judged before anybody else sees it: cheap checks, the plan's own checks, then the validator.
-"""
-
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
@@ -11,20 +7,19 @@ from typing import NamedTuple
 
 from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body
-from hansard.domain.work import TaskAttempted, TaskEscalated, TaskJudged, TaskRestarted
+from hansard.domain.work import TaskAttempted, TaskEscalated, TaskRestarted
 from hansard.errors import StoreError
 from hansard.ledger.entry import MAX_CAUSES, Entry
-from hansard.orchestration.asking import Asker, NoAnswer, Swallowed, Target, settle
+from hansard.orchestration.asking import Asker, Swallowed, Target, settle
 from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
-from hansard.orchestration.execute import WORKER_ROLE, Assignment, Rejection, returned, seen, worker_exchange
-from hansard.orchestration.fence import Fences, Kept, capped
-from hansard.orchestration.judge import WHOLE, Finding, Programs, at_a_glance, declared
-from hansard.orchestration.nested import is_panel
+from hansard.orchestration.execute import WORKER_ROLE, Assignment, Rejection, actor, returned, seen, worker_exchange
+from hansard.orchestration.fence import NO_TEXT, Kept, capped
+from hansard.orchestration.judging import Came, Judged, Judging, recalled
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Purse, Reserved
-from hansard.orchestration.roles import Result, Verdict, as_json, validator
+from hansard.orchestration.roles import Result
 from hansard.orchestration.tasks import Attempt, TaskProgress
 from hansard.orchestration.templates import WORKER
 from hansard.providers.prompt import prompt_of
@@ -34,7 +29,6 @@ from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
 
 NOTHING = Gathered()
-NO_TEXT = Kept("")
 
 
 class Passed(NamedTuple):
@@ -56,22 +50,6 @@ class Ready(NamedTuple):
     target: Target
     held: Sequence[tuple[Purse, Reserved]]
     number: int
-
-
-class Judged(NamedTuple):
-    """The end of an attempt. `steps` are still to be recorded, the verdict last; without any, `judged` is its entry.
-
-    `climbs` says whether a higher rung could help.
-    """
-
-    ok: bool
-    reasons: str
-    text: Kept
-    attempt: int
-    climbs: bool = True
-    steps: tuple[Step, ...] = ()
-    returned: int | None = None
-    judged: int | None = None
 
 
 class Standing(NamedTuple):
@@ -112,6 +90,7 @@ class Attempts:
         self.rungs = {lane: self._config.rungs(lane) for lane in {task.lane for task in plan.tasks}}
         leaves = sum(1 for task in plan.tasks if not plan.consumers[task.id]) or 1
         self._keep = max(self._config.tuning.upstream_chars, self._config.tuning.answer_chars // leaves)
+        self._judging = Judging(asker, self._keep)
 
     async def through(self, task: Task, ready: Ready | None = None, attempted: int | None = None) -> Judged:
         """Attempts at a task until one passes or the ladder ends. `ready` is a first attempt that is recorded already."""
@@ -226,7 +205,8 @@ class Attempts:
         answer = self._recorded_answer(last, task.id)
         target = self._asker.target(at.rung.target)
         programs = self._asker.given_up if self._asker.stuck else None
-        judged = await self._judge(task, last.number, target, answer, result=last.returned, programs=programs)
+        came = Came(task, last.number, target, answer)
+        judged = await self._judging.judge(came, result=last.returned, programs=programs)
         return at._replace(judged=judged)
 
     def _stands(self, id: str, last: Attempt, judged: int) -> Judged:
@@ -252,7 +232,7 @@ class Attempts:
             if attempt.judged is None or attempt.passed or attempt.seq < progress.begun:
                 continue
             stored = read_body(self._store, self._store.entry(attempt.judged), "reasons")
-            reasons = _recalled(stored.body) if stored else "(not in the ledger any more)"
+            reasons = recalled(stored.body) if stored else "(not in the ledger any more)"
             self._rejections.setdefault(id, []).append(Rejection(attempt=attempt.number, reasons=reasons))
 
     async def _restarted(self, task: Task, progress: TaskProgress, last: Attempt, at: Standing) -> Standing:
@@ -263,16 +243,10 @@ class Attempts:
         restarts = progress.restarts + (not last.interrupted and not last.advanced)
         ends_here = self._asker.means.number(task.id, last.number) == last.number
         if ends_here or restarts > self._config.tuning.restarts:
-            return at._replace(judged=self._swallowed(task, last.number, last.seq))
+            return at._replace(judged=self._judging.swallowed(task, last.number, last.seq))
         fact = TaskRestarted(task=task.id, attempt=last.number, restarts=restarts)
         recorded = await self._journal.record(fact, "engine", [last.seq, *self._progress.claims[-1:]])
         return at._replace(causes=(recorded.seq,))
-
-    def _swallowed(self, task: Task, number: int, attempted: int) -> Judged:
-        detail = f"the engine ended {self._config.tuning.restarts + 1} times while this was tried"
-        found = [Finding(check="restarts", ok=False, detail=detail)]
-        step = _verdict(task, number, found, ok=False, by="engine", cause=attempted)
-        return Judged(ok=False, reasons=detail, text=NO_TEXT, attempt=number, climbs=False, steps=(step,))
 
     async def _climb(self, task: Task, judged: Judged, rung: Rung, above: Rung) -> Cause:
         """Record the rejection and the step up; gives what causes the next attempt."""
@@ -318,10 +292,11 @@ class Attempts:
             try:
                 completion = await self._asker.call(ready.target, ready.held, attempted)
             except Swallowed:
-                return self._swallowed(task, number, attempted)
+                return self._judging.swallowed(task, number, attempted)
             pause = self._asker.pause_s(completion, made, f"{task.id}|{at.rung.name}")
             if pause is None:
-                return await self._judge(task, number, ready.target, completion, attempted=attempted)
+                came = Came(task, number, ready.target, completion)
+                return await self._judging.judge(came, attempted=attempted)
             step = Step(returned(task.id, number, completion, pause), actor(task), [attempted])
             [recorded] = await self._journal.record_all([step])
             causes, ready, attempted = (recorded.seq,), None, None
@@ -344,105 +319,3 @@ class Attempts:
         except BaseException:
             settle(ready.held, None)
             raise
-
-    async def _judge(
-        self,
-        task: Task,
-        number: int,
-        target: Target,
-        completion: Completion,
-        *,
-        attempted: int | None = None,
-        result: int | None = None,
-        programs: Programs | None = None,
-    ) -> Judged:
-        """Cheap checks first, then the validator. Either the attempt is given, or a result that is recorded already."""
-        findings = [at_a_glance(completion)]
-        if task.checks and findings[0].ok:
-            if attempted is not None:
-                # Programs take their time: what came back is on the record before, whatever happens meanwhile.
-                step = Step(returned(task.id, number, completion), actor(task), [attempted])
-                result, attempted = (await self._journal.record_all([step]))[0].seq, None
-            findings += await declared(task.checks, completion.text, programs or self._asker.means.programs)
-        ahead = [] if attempted is None else [Step(returned(task.id, number, completion), actor(task), [attempted])]
-        cause: Cause = Within(0) if result is None else result
-        ok = findings[-1].ok
-        asks = ok and self._config.judge == "model"
-        by = "checks" if completion.ok else "engine"
-        steps = () if asks else (*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause))
-        reasons, text = "" if ok else _reasons(findings), Kept.of(seen(completion.text), self._keep)
-        judged = Judged(ok, reasons, text, number, steps=steps, returned=result)
-        return await self._ask_validator(task, judged, target, completion, findings, ahead, cause) if asks else judged
-
-    async def _ask_validator(
-        self,
-        task: Task,
-        judged: Judged,
-        target: Target,
-        completion: Completion,
-        findings: Sequence[Finding],
-        ahead: Sequence[Step],
-        cause: Cause,
-    ) -> Judged:
-        number = judged.attempt
-        fences = Fences(self._asker.nonce, task.id, number, "validator")
-        tuning = self._config.tuning
-        shown = capped(seen(completion.text), tuning.answer_chars)
-        question = validator(task, number, shown, fences, tuning.max_output_tokens)
-
-        def then(verdict: Verdict, judge: Completion) -> list[Step]:
-            found = [*findings, Finding(check="validator", ok=verdict.ok, detail=verdict.reasons)]
-            named = self._config.role("validator")
-            judged_by = self._asker.who_answered(self._asker.target(named), judge)
-            same = judged_by == self._asker.who_answered(target, completion)
-            by = "panel" if is_panel(named) else "model"
-            step = _verdict(task, number, found, ok=verdict.ok, by=by, cause=Within(0), same=same)
-            return [step._replace(fact=replace(step.fact, score_ppm=verdict.score_ppm))]  # type: ignore[call-arg]
-
-        try:
-            answer = await self._asker.ask(question, [cause], ahead=ahead, then=then, lane=task.lane)
-        except NoAnswer as nothing:
-            finding = Finding(check="validator", ok=False, detail=str(nothing))
-            step = _verdict(task, number, [*findings, finding], ok=False, by="engine", cause=nothing.seq)
-            # A better worker does not mend a judge that says nothing.
-            return judged._replace(ok=False, reasons=str(nothing), climbs=False, steps=(step,))
-        return judged._replace(
-            ok=answer.value.ok,
-            reasons=_reasons([Finding(check="validator", ok=answer.value.ok, detail=answer.value.reasons)]),
-            returned=judged.returned if judged.returned is not None else answer.ahead[0],
-            judged=answer.following[0],
-        )
-
-
-_WHOLE = [WHOLE]
-
-
-def actor(task: Task) -> str:
-    return f"lane:{task.lane}"
-
-
-def _verdict(
-    task: Task, number: int, findings: Sequence[Finding], *, ok: bool, by: str, cause: Cause, same: bool = False
-) -> Step:
-    fact = TaskJudged(
-        task=task.id,
-        attempt=number,
-        ok=ok,
-        by=by,  # type: ignore[arg-type]
-        same_model=same,
-        reasons=None if findings == _WHOLE else Body.json(as_json([each.as_data() for each in findings])),
-    )
-    return Step(fact, "validator" if by in ("model", "panel") else "engine", [cause])
-
-
-def _recalled(recorded: bytes) -> str:
-    """The reasons of a verdict as they stand in the record, in the words in which they were told at the time."""
-    try:
-        rows = json.loads(recorded)
-        return _reasons([Finding(check=row["check"], ok=row["ok"], detail=row["detail"]) for row in rows])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return recorded.decode("utf-8", "replace")
-
-
-def _reasons(findings: Sequence[Finding]) -> str:
-    return "\n".join(f"{finding.check}: {finding.detail}" for finding in findings if not finding.ok)

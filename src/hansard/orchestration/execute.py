@@ -44,6 +44,11 @@ class Assignment(NamedTuple):
     """What sources gave, each with its source's name."""
 
 
+def actor(task: Task) -> str:
+    """Who speaks for a task on the record."""
+    return f"lane:{task.lane}"
+
+
 def worker_exchange(assignment: Assignment, run_nonce: str, tuning: Tuning, model: str | None) -> Exchange:
     """The question to a worker."""
     task, lane = assignment.task, assignment.lane

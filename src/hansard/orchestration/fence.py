@@ -75,6 +75,9 @@ class Kept(NamedTuple):
         )
 
 
+NO_TEXT = Kept("")
+
+
 def capped(text: str, characters: int) -> str:
     """The text, or its beginning with a word on how much is missing."""
     return Kept(text).capped(characters)

@@ -12,9 +12,12 @@ from hashlib import sha256
 from hansard.domain.work import BudgetBreached, TaskSkipped
 from hansard.ledger.entry import MAX_CAUSES
 from hansard.orchestration.asking import Asker
-from hansard.orchestration.attempting import NO_TEXT, Attempts, Judged, Passed, Ready, actor
+from hansard.orchestration.attempting import Attempts, Passed, Ready
 from hansard.orchestration.contexts import Contexts
+from hansard.orchestration.execute import actor
+from hansard.orchestration.fence import NO_TEXT
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown
+from hansard.orchestration.judging import Judged
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
