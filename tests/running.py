@@ -22,7 +22,7 @@ from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Failu
 from hansard.domain.kinds import KINDS
 from hansard.domain.roster import Lane, Roster
 from hansard.ledger.entry import Entry
-from hansard.orchestration.asking import Means
+from hansard.orchestration.calling import Means
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
 from hansard.providers.base import Heard, Provider, answered, failure

@@ -11,7 +11,7 @@ from hansard.app.seams import open_handler, open_reviser, open_source, open_veri
 from hansard.app.settings import Settings
 from hansard.app.wiring import learn_passwords, learn_secrets, open_providers
 from hansard.errors import ProviderError, UsageError
-from hansard.orchestration.asking import Means
+from hansard.orchestration.calling import Means
 from hansard.orchestration.config import RunConfig
 from hansard.providers.base import Provider, check_provider, held
 from hansard.providers.prices import Price, Prices

@@ -63,7 +63,7 @@ class Answers:
     def __init__(self, asker: Asker, progress: Progress, store: Store, request: str, turn: asyncio.Lock) -> None:
         self._asker, self._progress, self._store, self._request = asker, progress, store, request
         self._turn = turn
-        self._journal, self._config, self._means = asker.journal, asker.config, asker.means
+        self._journal, self._config, self._means = asker.journal, asker.config, asker.caller.means
         self._is_stuck = asker.stuck is not None and progress.answered is not None
 
     async def make(self, crew: Crew) -> Answer:

@@ -10,7 +10,8 @@ from hansard.domain.fact import Body
 from hansard.domain.work import TaskAttempted, TaskEscalated, TaskRestarted
 from hansard.errors import StoreError
 from hansard.ledger.entry import MAX_CAUSES, Entry
-from hansard.orchestration.asking import Asker, Swallowed, Target, settle
+from hansard.orchestration.asking import Asker
+from hansard.orchestration.calling import Held, Swallowed, Target, settle
 from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
 from hansard.orchestration.execute import WORKER_ROLE, Assignment, Rejection, actor, returned, seen, worker_exchange
@@ -18,7 +19,6 @@ from hansard.orchestration.fence import NO_TEXT, Kept, capped
 from hansard.orchestration.judging import Came, Judged, Judging, recalled
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Progress
-from hansard.orchestration.purse import Purse, Reserved
 from hansard.orchestration.roles import Result
 from hansard.orchestration.tasks import Attempt, TaskProgress
 from hansard.orchestration.templates import WORKER
@@ -48,7 +48,7 @@ class Ready(NamedTuple):
 
     fact: TaskAttempted
     target: Target
-    held: Sequence[tuple[Purse, Reserved]]
+    held: Held
     number: int
 
 
@@ -80,6 +80,7 @@ class Attempts:
         contexts: Contexts,
     ) -> None:
         self._plan, self._plan_seq, self._asker, self._progress, self._store = plan, plan_seq, asker, progress, store
+        self._caller = asker.caller
         self._journal, self._config, self._passed = asker.journal, asker.config, passed
         self._rejections: dict[str, list[Rejection]] = {}
         self.let_through: dict[str, tuple[int, ...]] = {}
@@ -113,10 +114,10 @@ class Attempts:
 
     def ready(self, task: Task, rung: Rung, number: int, pending: Mapping[str, Passed]) -> Ready:
         """Prepare an attempt: its prompt, and what it may cost. Breach where the budget says no, or has ended the run."""
-        if self._asker.stopped_by is not None:
-            raise self._asker.stopped_by
-        target = self._asker.target(rung.target)
-        held = self._asker.reserve(self._exchange(task, rung, number, target, pending), target, task.lane)
+        if self._caller.stopped_by is not None:
+            raise self._caller.stopped_by
+        target = self._caller.target(rung.target)
+        held = self._caller.reserve(self._exchange(task, rung, number, target, pending), target, task.lane)
         fact = TaskAttempted(
             task=task.id,
             lane=task.lane,
@@ -203,7 +204,7 @@ class Attempts:
             # It failed in passing, and the next try never came.
             return at._replace(causes=(last.returned,))
         answer = self._recorded_answer(last, task.id)
-        target = self._asker.target(at.rung.target)
+        target = self._caller.target(at.rung.target)
         programs = self._asker.given_up if self._asker.stuck else None
         came = Came(task, last.number, target, answer)
         judged = await self._judging.judge(came, result=last.returned, programs=programs)
@@ -241,7 +242,7 @@ class Attempts:
             # An earlier driver has said so, and made no other: no crash cut this one short twice.
             return at._replace(causes=(progress.goes_on_from,))
         restarts = progress.restarts + (not last.interrupted and not last.advanced)
-        ends_here = self._asker.means.number(task.id, last.number) == last.number
+        ends_here = self._caller.means.number(task.id, last.number) == last.number
         if ends_here or restarts > self._config.tuning.restarts:
             return at._replace(judged=self._judging.swallowed(task, last.number, last.seq))
         fact = TaskRestarted(task=task.id, attempt=last.number, restarts=restarts)
@@ -277,7 +278,7 @@ class Attempts:
         rejections = tuple(replace(each, reasons=capped(each.reasons, most)) for each in told)
         context = self._gathered.get(task.id, NOTHING).texts
         assignment = Assignment(task, lane, number, rung.name, tuple(inputs), tuple(missing), rejections, context)
-        return worker_exchange(assignment, self._asker.nonce, self._config.tuning, target.model)
+        return worker_exchange(assignment, self._caller.nonce, self._config.tuning, target.model)
 
     async def _attempt(self, task: Task, at: Standing, ready: Ready | None, attempted: int | None) -> Judged:
         """One attempt on a rung, and further ones after failures that pass by themselves."""
@@ -286,26 +287,26 @@ class Attempts:
             self._gathered[task.id] = await self.contexts.gather(task.id, [self._plan_seq])
         while True:
             if ready is None or attempted is None:
-                ready = await self._affordable(task, at.rung, self._asker.means.number(task.id, number))
+                ready = await self._affordable(task, at.rung, self._caller.means.number(task.id, number))
                 attempted = await self._put(task, ready, causes)
             number, made = ready.number, made + 1
             try:
-                completion = await self._asker.call(ready.target, ready.held, attempted)
+                completion = await self._caller.call(ready.target, ready.held, attempted)
             except Swallowed:
                 return self._judging.swallowed(task, number, attempted)
-            pause = self._asker.pause_s(completion, made, f"{task.id}|{at.rung.name}")
+            pause = self._caller.pause_s(completion, made, f"{task.id}|{at.rung.name}")
             if pause is None:
                 came = Came(task, number, ready.target, completion)
                 return await self._judging.judge(came, attempted=attempted)
             step = Step(returned(task.id, number, completion, pause), actor(task), [attempted])
             [recorded] = await self._journal.record_all([step])
             causes, ready, attempted = (recorded.seq,), None, None
-            await self._asker.means.sleep(pause)
+            await self._caller.means.sleep(pause)
 
     async def _affordable(self, task: Task, rung: Rung, number: int) -> Ready:
         """An attempt once the budget allows it; Breach when no call that is under way could change that."""
         call = Call(WORKER_ROLE, task.id, number, 1)
-        return await self._asker.affordable(
+        return await self._caller.affordable(
             call, task.lane, lambda: self.ready(task, rung, number, {}), lambda ready: settle(ready.held, None)
         )
 

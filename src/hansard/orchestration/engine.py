@@ -28,7 +28,8 @@ from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unav
 from hansard.finishing import to_the_end
 from hansard.ledger.entry import Entry
 from hansard.orchestration.answering import Answer, Answers
-from hansard.orchestration.asking import Asker, Means, NoAnswer
+from hansard.orchestration.asking import Asker, NoAnswer
+from hansard.orchestration.calling import Caller, Means
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.contexts import Contexts
 from hansard.orchestration.deadly import is_told_first, too_deadly
@@ -257,7 +258,8 @@ class _Drive:
         }
         purses = {lane.name: Purse(lane.budget, spent[lane.name], lane.name) for lane in lanes if lane.budget}
         self._purse = Purse(self._config.budget, _sum(progress.spent, *engine.elsewhere.values()))
-        self._asker = Asker(self._config, progress, means, journal, self._purse, purses)
+        self._caller = Caller(self._config, progress.nonce, means, journal, self._purse, purses)
+        self._asker = Asker(self._caller, progress)
         self._contexts = Contexts(means.sources, self._request, journal, progress, store, self._asker.stuck)
         self._planner = Planner(asked, progress, store, self._asker, self._contexts, engine.router_of, engine.brought)
 
@@ -303,7 +305,7 @@ class _Drive:
                 if not left_s:
                     # A timeout fires when somebody waits for something: a quick ledger and a quick model let nobody wait.
                     raise _OutOfTime
-                self._asker.deadline = asyncio.get_running_loop().time() + left_s
+                self._caller.deadline = asyncio.get_running_loop().time() + left_s
             return await self._in_time(left_s)
         except Breach as breach:
             recorded = await self._journal.record(breached(breach), "engine", [self._configured])

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from hansard.domain.exchange import Completion
 from hansard.domain.fact import Body
 from hansard.domain.work import TaskJudged
-from hansard.orchestration.asking import Asker, NoAnswer, Target
+from hansard.orchestration.asking import Asker, NoAnswer
+from hansard.orchestration.calling import Target
 from hansard.orchestration.execute import actor, returned, seen
 from hansard.orchestration.fence import NO_TEXT, Fences, Kept, capped
 from hansard.orchestration.judge import WHOLE, Finding, Programs, at_a_glance, declared
@@ -65,7 +66,7 @@ class Judging:
                 # Programs take their time: what came back is on the record before, whatever happens meanwhile.
                 step = Step(returned(task.id, number, completion), actor(task), [attempted])
                 result, attempted = (await self._journal.record_all([step]))[0].seq, None
-            findings += await declared(task.checks, completion.text, programs or self._asker.means.programs)
+            findings += await declared(task.checks, completion.text, programs or self._asker.caller.means.programs)
         ahead = [] if attempted is None else [Step(returned(task.id, number, completion), actor(task), [attempted])]
         cause: Cause = Within(0) if result is None else result
         ok, text = findings[-1].ok, Kept.of(seen(completion.text), self._keep)
@@ -88,8 +89,9 @@ class Judging:
         def then(verdict: Verdict, judge: Completion) -> list[Step]:
             found = [*findings, Finding(check="validator", ok=verdict.ok, detail=verdict.reasons)]
             named = self._config.role("validator")
-            judged_by = self._asker.who_answered(self._asker.target(named), judge)
-            same = judged_by == self._asker.who_answered(target, completion)
+            caller = self._asker.caller
+            judged_by = caller.who_answered(caller.target(named), judge)
+            same = judged_by == caller.who_answered(target, completion)
             by = "panel" if is_panel(named) else "model"
             step = _verdict(task, number, found, ok=verdict.ok, by=by, cause=Within(0), same=same)
             return [step._replace(fact=replace(step.fact, score_ppm=verdict.score_ppm))]  # type: ignore[call-arg]

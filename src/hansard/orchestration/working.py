@@ -53,8 +53,8 @@ class Crew:
         self.breach: int | None = None
         """The entry that says that the run's budget ended, and in words what."""
         self.breach_said = ""
-        self._asker, self._journal, self._config, self._progress = asker, asker.journal, asker.config, progress
-        self._number = asker.means.number
+        self._caller, self._journal, self._config, self._progress = asker.caller, asker.journal, asker.config, progress
+        self._number = asker.caller.means.number
         self._attempts = Attempts(plan, plan_seq, asker, progress, store, self.passed, contexts)
         self._rules = {task.id: rules for task in plan.tasks if (rules := gatekeeper.rules_for(task))}
         """Those before which a task waits, of each that has to."""
@@ -67,7 +67,7 @@ class Crew:
         self._idle = asyncio.Event()
 
     def _limits(self) -> dict[str, int]:
-        if self._asker.means.turn is not None:
+        if self._caller.means.turn is not None:
             # Whoever waits for his turn would have a place that somebody before him needs.
             return {}
         limits = {RUN_KEY: self._config.policy.max_parallel}
@@ -152,7 +152,7 @@ class Crew:
         for task in begun:
             self._group.create_task(self._one(task))
         if begun and new:
-            await self._asker.before_others(task.id for task in begun)
+            await self._caller.before_others(task.id for task in begun)
         for at in range(0, len(new), TOGETHER):
             some = [(task, self._first_attempt(task, {})) for task in new[at : at + TOGETHER]]
             self._group.create_task(self._enter(some))
@@ -231,7 +231,7 @@ class Crew:
             await self._stopped_by(breach, task)
             return
         finally:
-            self._asker.serve(task.id)
+            self._caller.serve(task.id)
         if judged.ok:
             await self._pass(task, judged)
         else:
@@ -277,7 +277,7 @@ class Crew:
         if busy or len(task.needs) >= MAX_CAUSES:
             return None
         rung, number = self._attempts.rungs[task.lane][0], self._number(task.id, 0)
-        return self._asker.at_once(lambda: self._attempts.ready(task, rung, number, pending))
+        return self._caller.at_once(lambda: self._attempts.ready(task, rung, number, pending))
 
     async def _lose(self, task: Task, judged: Judged) -> None:
         await self._lost(task, self.schedule.failed(task.id), judged.steps, judged.judged)
@@ -313,7 +313,7 @@ class Crew:
         """A budget said no. A lane's ends this task and what needs it; the run's ends the run."""
         if breach.lane is None:
             self.schedule.halted = True
-            self._asker.stopped_by = breach
+            self._caller.stopped_by = breach
             if self.breach is None:
                 self.breach, self.breach_said = -1, str(breach)
                 self.breach = (await self._journal.record_all([self._breach_step(breach)]))[0].seq

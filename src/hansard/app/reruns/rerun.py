@@ -30,7 +30,7 @@ from hansard.domain.value import value
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
 from hansard.errors import HansardError, Tampered
 from hansard.ledger.entry import Entry
-from hansard.orchestration.asking import Means
+from hansard.orchestration.calling import Means
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine

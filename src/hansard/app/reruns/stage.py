@@ -15,7 +15,7 @@ from hansard.domain.exchange import Completion, Exchange, is_priced
 from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
-from hansard.orchestration.asking import Swallowed, Unanswered
+from hansard.orchestration.calling import Swallowed, Unanswered
 from hansard.orchestration.judge import LOOKING
 from hansard.orchestration.nested import Nested, is_panel
 from hansard.orchestration.seams import Verification
