@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hansard.ledger.entry import Entry
 from hansard.record.replaying import SWALLOWED
 
-Asked = tuple[object, ...]
+QuestionKey = tuple[object, ...]
 """A question, however often it is put: the role, its task, and of that the attempt; or the session, the agent, the round and the
 branch."""
 
@@ -17,9 +17,9 @@ class Questions:
 
     asking: dict[int, Entry] = field(default_factory=dict)
     """Questions to roles that have no answer yet."""
-    crashes: dict[Asked, list[int]] = field(default_factory=dict)
+    crashes: dict[QuestionKey, list[int]] = field(default_factory=dict)
     """By question: where it was put, each time that a crash cut it short."""
-    swallowed: dict[Asked, int] = field(default_factory=dict)
+    swallowed: dict[QuestionKey, int] = field(default_factory=dict)
     """The entries that stand in place of answers, because of too many crashes."""
     _turns: dict[int, Entry] = field(default_factory=dict)
     """Questions inside of sessions that led to nothing so far."""
@@ -65,6 +65,6 @@ class Questions:
                 self.crashes.pop(_asked(asked), None)
 
 
-def _asked(entry: Entry) -> Asked:
+def _asked(entry: Entry) -> QuestionKey:
     about = ("role", "task", "attempt") if entry.kind == "role.asked" else ("session", "agent", "round", "branch_depth")
     return tuple(entry.data.get(name) for name in about)

@@ -36,7 +36,7 @@ from hansard.domain.budget import NANO_PER_USD, Budget, in_nano
 from hansard.domain.value import value
 from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import PANEL, is_panel
-from hansard.orchestration.questions import Asked
+from hansard.orchestration.questions import QuestionKey
 from hansard.providers.agents.auto import installed
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
@@ -76,7 +76,7 @@ class Convening:
     """How many calls of models there may be, with those before the session; None is no limit."""
     cut: Sequence[str] = ()
     """What it asked for and is not allowed here, each in a sentence."""
-    given_up: set[Asked] = field(default_factory=set)
+    given_up: set[QuestionKey] = field(default_factory=set)
     """What is not asked any more when it comes up next, because of what became of it."""
 
     def as_json(self) -> bytes:

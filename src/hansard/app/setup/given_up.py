@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hansard.domain.exchange import Completion, Exchange
-from hansard.orchestration.questions import Asked
+from hansard.orchestration.questions import QuestionKey
 from hansard.providers.base import Provider, Wrapper, failed, failure, held, refusal_of
 
 RESTARTS = 3
 """How often a question is put again that a crash cut short."""
 
 
-def given_up(crashes: Mapping[Asked, list[int]]) -> set[Asked]:
+def given_up(crashes: Mapping[QuestionKey, list[int]]) -> set[QuestionKey]:
     """The questions, of those that crashes cut short, that are not put again."""
     return {question for question, each in crashes.items() if len(each) > RESTARTS}
 
@@ -21,7 +21,7 @@ def given_up(crashes: Mapping[Asked, list[int]]) -> set[Asked]:
 class GivenUp(Wrapper):
     """A provider that is not asked these questions. Each is refused once: whoever is asked again is asked something else."""
 
-    def __init__(self, inner: Provider, questions: set[Asked]) -> None:
+    def __init__(self, inner: Provider, questions: set[QuestionKey]) -> None:
         super().__init__(held(inner))
         self._questions = questions
 
@@ -41,7 +41,7 @@ class GivenUp(Wrapper):
     complete.keeps_the_contract = True  # type: ignore[attr-defined]
 
 
-def _question_of(exchange: Exchange) -> Asked:
+def _question_of(exchange: Exchange) -> QuestionKey:
     said = exchange.metadata
     if "role" in said:
         return said["role"], said["task"] or None, said["attempt"]
