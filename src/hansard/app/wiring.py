@@ -224,14 +224,14 @@ def open_providers(
 
 def learn_secrets(settings: Settings, secrets: "Secrets") -> None:
     """Add the keys of every provider that hansard.toml names, whether it is asked or not."""
-    from hansard.providers.open import learn_secrets as learn
+    from hansard.providers.keys import learn_secrets as learn
 
     learn(settings.providers, settings.environment, secrets)
 
 
 def learn_passwords(settings: Settings, secrets: "Secrets") -> None:
     """Add what programs are given that are no providers: those of checks, context sources, verifiers and tools."""
-    from hansard.providers.open import learn_passwords as learn
+    from hansard.providers.keys import learn_passwords as learn
 
     learn(settings.environment, secrets)
 
