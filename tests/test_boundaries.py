@@ -24,7 +24,7 @@ FLOORS = (
     ("__main__",),
 )
 HEIGHT = {f"hansard.{package}": height for height, row in enumerate(FLOORS) for package in row}
-FOR_ALL_BUT_THE_LEDGER = ("hansard.errors", "hansard.finishing", "hansard.__about__")
+FOR_ALL_BUT_THE_LEDGER = ("hansard.errors", "hansard.durable", "hansard.finishing", "hansard.__about__")
 FACE = "hansard"
 
 # Where each library may be named. A library that is not in this table has no place yet.

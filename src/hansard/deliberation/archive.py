@@ -41,8 +41,8 @@ from hansard.deliberation.inventory import (
 from hansard.deliberation.quoting import ANNOTATIONS
 from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
+from hansard.durable import sync
 from hansard.errors import StoreError, UsageError, plainly
-from hansard.seal.private import sync_folder
 
 RETOLD = frozenset({CONFIG, MANIFEST})
 """What the record has by its meaning and not by its bytes: made anew, it says the same in other words."""
@@ -280,7 +280,7 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         with suppress(OSError):
             beside.unlink()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hansard.domain.value import value
+from hansard.durable import sync
 from hansard.errors import StoreError, Tampered, UsageError, unwritten
 from hansard.ledger.canonical import Json, Malformed, dump, encode
 from hansard.ledger.events import REDACTED, ROTATED, read_note, tombstone_of
@@ -24,7 +25,6 @@ from hansard.ledger.note import to_base64
 from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, tiles_for
 from hansard.record.sealed import newest_sealed
 from hansard.record.verifier_archive import archive, readme
-from hansard.seal.private import sync_folder
 from hansard.store.base import Query, Store, StoredBody, StoredCheckpoint, verify_of
 from hansard.store.unfinished import unfinished
 
@@ -80,9 +80,9 @@ def export(
                 while (done := _written(store, partial, folder, upto, bodies, pending, progress)) is None:
                     _empty(partial)
                 for each, _, _ in os.walk(partial):
-                    sync_folder(Path(each))
+                    sync(Path(each))
                 os.rename(partial, folder)
-                sync_folder(folder.parent)
+                sync(folder.parent)
             except BaseException:
                 shutil.rmtree(partial, ignore_errors=True)
                 raise

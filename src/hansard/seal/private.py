@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hansard.durable import sync
 from hansard.errors import StoreError, unwritten
 
 MAX_BYTES = 1 << 20
@@ -18,7 +19,7 @@ def make_folder(folder: Path) -> None:
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
         for each in reversed(missing):
             each.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(each.parent)
+            sync(each.parent)
     except OSError as error:
         said = (
             f"cannot make {folder}, where keys are to lie: {error.strerror}; HANSARD_STATE names another place for them"
@@ -69,7 +70,7 @@ def create(path: Path, data: bytes) -> None:
     """Write a new private file and return when it is durable; StoreError when one is there already."""
     with _speaking_of(path):
         _write_new(path, data)
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -81,7 +82,7 @@ def replace(path: Path, data: bytes) -> None:
             os.unlink(fresh)
         _write_new(fresh, data)
         os.replace(fresh, path)
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
 def destroy(path: Path) -> None:
@@ -90,16 +91,7 @@ def destroy(path: Path) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         _fill(fd, bytes(os.fstat(fd).st_size))
         os.unlink(path)
-        sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        sync(path.parent)
 
 
 def _write_new(path: Path, data: bytes) -> None:

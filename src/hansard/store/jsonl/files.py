@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from hansard.domain.value import value
+from hansard.durable import sync
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 
@@ -224,7 +225,7 @@ def replace(path: Path, content: Iterable[bytes]) -> None:
         with suppress(OSError):
             new.unlink()
         raise
-    sync_folder(new.parent)
+    sync(new.parent)
 
 
 def extend(path: Path, line: bytes) -> None:
@@ -235,13 +236,5 @@ def extend(path: Path, line: bytes) -> None:
             while line:
                 line = line[file.write(line) :]
         os.fdatasync(fd)
-    finally:
-        os.close(fd)
-
-
-def sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
     finally:
         os.close(fd)

@@ -9,12 +9,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from hansard.durable import sync
 from hansard.errors import StoreError, plainly, unwritten
 from hansard.ledger.canonical import dump
 from hansard.store.base import Head, StoredCheckpoint
 from hansard.store.jsonl.bodies import Encode, encode_body
 from hansard.store.jsonl.checkpoints import encode_checkpoint
-from hansard.store.jsonl.files import CHUNK, LF, MODE, Paths, spare, sync_folder
+from hansard.store.jsonl.files import CHUNK, LF, MODE, Paths, spare
 from hansard.store.jsonl.lock import Lock
 from hansard.store.jsonl.log import LineLog
 from hansard.store.retracing import Restored, Retracing
@@ -69,7 +70,7 @@ def _put_in_place(paths: Iterable[Path]) -> Iterator[list[BinaryIO]]:
                 os.fsync(file.fileno())
         for at, path in enumerate(paths):
             made[at] = made[at].replace(os.path.realpath(path))
-        sync_folder(made[0].parent)
+        sync(made[0].parent)
     except BaseException:
         for path in made:
             with suppress(OSError):

@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NoReturn
 
+from hansard.durable import sync
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.store.base import verify_of
-from hansard.store.jsonl.files import NotSynced, Paths, Tail, spare, sync_folder
+from hansard.store.jsonl.files import NotSynced, Paths, Tail, spare
 
 Durability = Literal["each", "batched"]
 SYNC_ENTRIES = 1_000
@@ -40,7 +41,7 @@ class Writer:
                 self._tails.append(Tail(path))
             if not (self.bodies.kept and self.checkpoints.kept):
                 # Before anything is written there: to sync a file that is new does not make its name durable.
-                sync_folder(paths.bodies.parent)
+                sync(paths.bodies.parent)
         except OSError:
             self.close()
             raise

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hansard.durable import sync
 from hansard.errors import plainly, unwritten
 from hansard.ledger.layout import APPLICATION_ID, TABLES, USER_VERSION, body_id
 from hansard.store.base import Head, Part, StoredCheckpoint
 from hansard.store.retracing import Restored, Retracing
 from hansard.store.sqlite.rows import bed, check_unused, keep_note
-from hansard.store.sqlite.store import sync
 from hansard.store.unfinished import unfinished
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple, Self
 
+from hansard.durable import sync
 from hansard.errors import Fenced, StoreError, Uncleaned, UsageError, plainly, unwritten
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
@@ -464,12 +465,3 @@ def _clear(path: Path) -> None:
 
 def _bounded(seq: int) -> int:
     return min(max(seq, 0), MAX_NUMBER)
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
