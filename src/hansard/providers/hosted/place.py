@@ -39,35 +39,42 @@ def place_of(
     named = _url(where, options, environment)
     what = options.text("base_url_env") or ("base_url" if named else url_env)
     url = (named or environment.get(url_env, "")).strip() or base_url
+    _check_url(f"{where}: {what}", url, base_url)
+    # A server of one's own may want no key.
+    belongs = is_at(url, base_url) or bool(not named and environment.get(key_env))
+    name = options.text("api_key_env") or (key_env if belongs else "")
+    return Place(base_url=url, key=_key(where, name, environment), key_from=name) if name else Place(base_url=url)
+
+
+def _check_url(what: str, url: str, base_url: str) -> None:
     if not url.isprintable() or " " in url or len(url) > LONGEST_URL:
-        raise UsageError(f"{where}: {what} is no address: it holds spaces or control characters, or is too long")
+        raise UsageError(f"{what} is no address: it holds spaces or control characters, or is too long")
     try:
         parts = urlsplit(url)
         # Looked at because it is read only then: a port that is none is a ValueError.
         _ = parts.port
     except ValueError as error:
-        raise UsageError(f"{where}: {what} is no address: {error}") from error
+        raise UsageError(f"{what} is no address: {error}") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise UsageError(f"{where}: {what} must begin with http:// or https:// and name a host")
+        raise UsageError(f"{what} must begin with http:// or https:// and name a host")
     if parts.username or parts.password or parts.query:
-        raise UsageError(f"{where}: {what} must hold no user, password or query; name the key with api_key_env")
+        raise UsageError(f"{what} must hold no user, password or query; name the key with api_key_env")
     if parts.scheme == "http" and is_at(url, base_url):
-        raise UsageError(f"{where}: {what} must begin with https:// there; your key would be read on its way")
-    # A server of one's own may want no key.
-    belongs = is_at(url, base_url) or bool(not named and environment.get(key_env))
-    name = options.text("api_key_env") or (key_env if belongs else "")
-    if not name:
-        return Place(base_url=url)
-    if not (key := environment.get(name, "").strip()):
-        if not _VARIABLE.fullmatch(name):
-            # Not quoted: it may be the key itself.
-            raise UsageError(f"{where}: api_key_env is no name of a variable; put the key into one, and name that")
+        raise UsageError(f"{what} must begin with https:// there; your key would be read on its way")
+
+
+def _key(where: str, name: str, environment: Mapping[str, str]) -> str:
+    key = environment.get(name, "").strip()
+    if not key and not _VARIABLE.fullmatch(name):
+        # Not quoted: it may be the key itself.
+        raise UsageError(f"{where}: api_key_env is no name of a variable; put the key into one, and name that")
+    if not key:
         raise UsageError(
             f"{where}: there is no key: the environment variable {name} is not set; `export {name}=…` sets it"
         )
     if not (key.isascii() and key.isprintable() and " " not in key):
         raise UsageError(f"{where}: the key in {name} holds characters that no key has; copy it again")
-    return Place(base_url=url, key=key, key_from=name)
+    return key
 
 
 def is_at(url: str, base_url: str) -> bool:
