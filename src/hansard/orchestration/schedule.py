@@ -89,19 +89,15 @@ class Schedule:
     def failed(self, id: str) -> list[Skip]:
         """A task failed for good. Gives what is skipped for it, each after its reason."""
         self._settle(id, "failed")
-        skips: list[Skip] = []
-        self._fail_consumers(id, skips)
-        return skips
+        return self._fail_consumers(id)
 
     def skipped(self, id: str) -> list[Skip]:
         """A task was decided against before it ran. Gives what is skipped for it in turn."""
         self._settle(id, "skipped")
-        skips: list[Skip] = []
-        self._fail_consumers(id, skips)
-        return skips
+        return self._fail_consumers(id)
 
-    def _fail_consumers(self, first: str, skips: list[Skip]) -> None:
-        gone = deque([first])
+    def _fail_consumers(self, first: str) -> list[Skip]:
+        skips, gone = list[Skip](), deque([first])
         while gone:
             upstream = gone.popleft()
             for consumer in self._plan.consumers[upstream]:
@@ -113,6 +109,7 @@ class Schedule:
                 self._settle(consumer, "skipped")
                 skips.append(Skip(consumer, upstream))
                 gone.append(consumer)
+        return skips
 
     def _input_settled(self, id: str) -> None:
         self._open[id] -= 1
