@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hansard.domain.exchange import Completion, Failure
 from providers.programs import SEES
 
 VERSION = "9.8.7 (pretended)"
@@ -184,3 +185,10 @@ def gemini_fails(said: str, code: int) -> str:
     return noise + json.dumps(
         {"session_id": "c52e1820", "error": {"type": "Error", "message": said, "code": code}}, indent=2
     )
+
+
+def failure_of(completion: Completion) -> Failure:
+    """The failure of a completion that has nothing else to say."""
+    assert completion.failure is not None
+    assert (completion.structured, completion.text) == (None, "")
+    return completion.failure

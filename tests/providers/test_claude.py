@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Limits, Message, Sampling, ToolEvent, Usage
+from hansard.domain.exchange import Completion, Cost, Exchange, Limits, Message, Sampling, ToolEvent, Usage
 from hansard.errors import UsageError
 from hansard.providers.agents import cli as agent_cli
 from hansard.providers.agents.claude import open_claude
@@ -17,6 +17,7 @@ from providers.pretend_clis import (
     claude_init,
     claude_result,
     claude_says,
+    failure_of,
     lines,
     pretend,
 )
@@ -47,12 +48,6 @@ def cli(tmp_path: Path) -> PretendCli:
 async def answer(cli: PretendCli, exchange: Exchange | None = None, **options: Any) -> Completion:
     environment = {**cli.environment, **options.pop("environment", {})}
     return await open_claude("mine", options, environment).complete(exchange or asked())
-
-
-def failure_of(completion: Completion) -> Failure:
-    assert completion.failure is not None
-    assert (completion.structured, completion.text) == (None, "")
-    return completion.failure
 
 
 async def test_a_program_that_does_not_say_its_version_is_asked_all_the_same(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Sampling, ToolEvent, Usage
+from hansard.domain.exchange import Completion, Cost, Exchange, Sampling, ToolEvent, Usage
 from hansard.errors import UsageError
 from hansard.providers.agents.codex import open_codex
 from hansard.providers.prices import Price, Prices
-from providers.pretend_clis import PretendCli, codex_answers, codex_fails, lines, pretend
+from providers.pretend_clis import PretendCli, codex_answers, codex_fails, failure_of, lines, pretend
 from providers.programs import SEES, VERDICT, asked
 
 OPTIONAL = {**VERDICT, "required": ["verdict"]}
@@ -27,12 +27,6 @@ async def answer(cli: PretendCli, exchange: Exchange | None = None, **options: A
     environment = {**cli.environment, **options.pop("environment", {})}
     prices = options.pop("prices", None)
     return await open_codex("mine", options, environment, prices=prices).complete(exchange or asked())
-
-
-def failure_of(completion: Completion) -> Failure:
-    assert completion.failure is not None
-    assert (completion.structured, completion.text) == (None, "")
-    return completion.failure
 
 
 def arguments(cli: PretendCli, *, isolated: bool = True, sandbox: str = "read-only") -> list[str]:
