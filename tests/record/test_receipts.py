@@ -26,6 +26,7 @@ from hansard.ledger.sources import CannotRead
 from hansard.ledger.verify import verify
 from hansard.record import receipts
 from hansard.record.receipts import make_consistency, make_receipt
+from hansard.seal.signing import sign_checkpoint
 from hansard.store.base import StoredCheckpoint
 from signed_log import SignedLog
 
@@ -197,6 +198,13 @@ def test_a_part_whose_redaction_is_pending_is_not_disclosed(log: SignedLog) -> N
         make_receipt(log.store, seq, ("request",))
 
 
+def test_beside_a_redacted_part_another_one_is_disclosed(log: SignedLog) -> None:
+    seq = log.ask("kept", plan=b"secret")
+    log.redact(seq, "plan")
+    log.checkpoint()
+    assert list(read(make_receipt(log.store, seq, ("request",)))[1]["open"]) == ["request"]
+
+
 def test_a_missing_part_and_an_unknown_part_are_named(log: SignedLog) -> None:
     seq = log.ask("gone")
     log.store.erase((seq, "request"))
@@ -236,6 +244,28 @@ def test_a_checkpoint_that_one_key_did_not_sign_carries_no_receipt(log: SignedLo
         half = StoredCheckpoint(size=good.size, note="".join(lines[:gone] + lines[gone + 1 :]))
         with pytest.raises(UsageError, match="has not signed"):
             make_receipt(log.store, seq, checkpoint=half)
+
+
+def test_a_checkpoint_that_speaks_of_something_else_is_shown_to_nobody(log: SignedLog) -> None:
+    """Both keys have signed it, and it is kept for a size that is not its own, or names another log."""
+    log.ask("one")
+    good = log.checkpoint()
+    assert log.ring
+    epoch_key, root = log.ring.epoch(0), root_at(good.size, log.store)
+    assert epoch_key
+    stranger = sign_checkpoint("log.example/other", good.size, root, [log.ring.identity, epoch_key])
+    seq = log.ask("two")
+    for kept in (replace(good, size=seq + 1), replace(good, note=stranger)):
+        with pytest.raises(UsageError, match="cannot carry a receipt: the note of size"):
+            make_receipt(log.store, 1 if kept.size == good.size else seq, checkpoint=kept)
+        with pytest.raises(UsageError, match="cannot be shown to others: the note of size"):
+            make_consistency(log.store, 1, kept)
+
+
+def test_a_checkpoint_that_does_not_cover_the_entry_carries_no_receipt_of_it(log: SignedLog) -> None:
+    old = log.checkpoint()
+    with pytest.raises(UsageError, match=r"of size 1 does not cover entry 1; take a newer one"):
+        make_receipt(log.store, log.ask("later"), checkpoint=old)
 
 
 def test_a_spoilt_newest_checkpoint_is_passed_over(log: SignedLog) -> None:
@@ -285,6 +315,21 @@ def test_a_consistency_file_shows_that_the_log_only_grew(log: SignedLog) -> None
 def test_consistency_at_first_contact_has_an_empty_proof(log: SignedLog) -> None:
     kept = log.checkpoint()
     assert make_consistency(log.store, 0, kept) == f"old 0\n\n{kept.note}"
+
+
+def test_consistency_with_itself_has_an_empty_proof(log: SignedLog) -> None:
+    kept = log.checkpoint()
+    assert make_consistency(log.store, kept.size, kept) == f"old {kept.size}\n\n{kept.note}"
+
+
+def test_a_log_that_was_edited_gives_no_consistency_with_what_was_signed(log: SignedLog) -> None:
+    log.ask_many(10)
+    new = log.checkpoint()
+    with sqlite3.connect(log.path) as db:
+        db.execute("UPDATE entries SET line = replace(line, 'human:k7', 'human:k8') WHERE seq = 5")
+    db.close()
+    with pytest.raises(StoreError, match="does not give the root that was signed for size 11"):
+        make_consistency(log.store, 4, new)
 
 
 @pytest.mark.parametrize("old", [-1, 3])
