@@ -52,6 +52,8 @@ def test_a_line_is_read_into_its_fields() -> None:
         {"prev": HEX[:-1]},
         {"seq": -1},
         {"seq": True},
+        {"seq": -1, "causes": []},
+        {"seq": True, "causes": []},
         {"ts": "5"},
         {"ts": -5},
         {"v": 2},
@@ -118,6 +120,37 @@ def test_an_entry_that_would_be_too_long_is_refused_before_it_is_written() -> No
     assert len(made.line(causes=[], prev=FIRST_PREV.encode(), seq=1, ts=1)) <= MAX_LINE
     with pytest.raises(Malformed, match="move text into a part"):
         made.line(causes=range(100, 200), prev=FIRST_PREV.encode(), seq=300, ts=1)
+
+
+def test_what_is_just_short_enough_is_written_and_read_and_one_more_is_not() -> None:
+    """[E1] and [E4], by their numbers: an entry of 65,535 bytes, 1,000 causes, 255 parts and names of their full length."""
+    names = {"actor": "a" * 128, "kind": "k." + "i" * 62, "run": "r" * 64}
+    body = {f"{number:03}".rjust(32, "p"): HEX for number in range(255)}
+
+    def written(size: int, count: int = 1000, parts: dict[str, str] = body) -> bytes:
+        def of(filling: int) -> bytes:
+            made = checked_sketch(**names, data={"x": "y" * filling}, body=parts)
+            return made.line(causes=range(count), prev=FIRST_PREV.encode(), seq=2**53 - 1, ts=2**53 - 1)
+
+        return of(size - len(of(0)))
+
+    entry = parse(written(65_535))
+    assert (len(entry.line), len(entry.causes), len(entry.body)) == (65_535, 1000, 255)
+    assert (entry.seq, entry.ts, entry.actor, entry.kind, entry.run) == (2**53 - 1, 2**53 - 1, *names.values())
+    with pytest.raises(Malformed, match="65536 bytes, more than 65535"):
+        written(65_536)
+    with pytest.raises(Malformed, match="65536 bytes, more than 65535"):
+        parse(entry.line.replace(b"yyy", b"yyyy", 1))
+    with pytest.raises(Malformed, match="at most 1000"):
+        parse(written(65_000, count=1001))
+    with pytest.raises(Malformed, match="at most 255 parts"):
+        written(65_000, parts=body | {"more": HEX})
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("actor", "a b"), ("kind", "task"), ("run", "r 1"), ("run", "r" * 65)])
+def test_a_name_that_may_not_be_read_is_not_written(name: str, wrong: str) -> None:
+    with pytest.raises(Malformed, match=name):
+        checked_sketch(**{"kind": "a.b", "actor": "x", "run": ""} | {name: wrong}, data={}, body={})
 
 
 @given(st.binary(max_size=300))

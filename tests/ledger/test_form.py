@@ -111,7 +111,8 @@ class TestTheQuickLook:
          ("body", {"A": "0" * 64}), ("body", {"a": "0" * 63}), ("body", {"a": 1}),
          ("body", {"a": "0" * 63 + "G"}), ("body", {"a": "0" * 64 + "\n"}), ("body", {"\u00e9": "0" * 64}), ("data", []), ("data", None),
          ("data", "x"), ("actor", ""), ("actor", "a b"), ("actor", ["a"]), ("actor", 1), ("kind", "one"), ("kind", "A.b"), ("kind", None),
-         ("run", "a b"), ("run", "x" * 65), ("run", {}), ("prev", "0" * 64), ("prev", None), ("more", 1)],
+         ("run", "a b"), ("run", "x" * 65), ("run", {}), ("prev", "0" * 64), ("prev", None), ("more", 1), ("seq", -1), ("seq", MAX_INT + 1),
+         ("causes", [-1])],
     )  # fmt: skip
     def test_agrees_with_the_strict_reading_on_hostile_members(
         self, tools: tuple[Any, ...], name: str, value: Any
@@ -147,6 +148,13 @@ class TestTheQuickLook:
         ).encode()
         assert not passes_strictly(line)
         assert not passes_quickly(quick, line)
+
+    @pytest.mark.parametrize("most", [MAX_INT, -MAX_INT])
+    def test_passes_the_largest_numbers_that_there_are(self, tools: tuple[Any, ...], most: int) -> None:
+        assert MAX_INT == 9_007_199_254_740_991
+        line = dump(members() | {"data": {"x": most, "y": [most]}, "ts": abs(most)})
+        assert passes_quickly(QuickForm(*tools), line)
+        assert parse(line).data == {"x": most, "y": [most]}
 
     def test_refuses_a_line_that_is_too_long(self, tools: tuple[Any, ...]) -> None:
         line = dump(members() | {"data": {"x": "y" * 70_000}})
