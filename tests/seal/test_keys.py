@@ -23,6 +23,12 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "log").touch()
+    with pytest.raises(StoreError, match="is not a folder; give keys a folder of their own"):
+        KeyRing.create(tmp_path / "log", ORIGIN)
+
+
 def test_keys_are_made_for_their_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

@@ -87,6 +87,16 @@ def test_the_same_checkpoint_again_is_cosigned_again(witness: Witness, log: Sign
     assert witness.cosign(asking(kept.size, kept), at(NOW + 1)) != witness.cosign(asking(kept.size, kept), at(NOW + 2))
 
 
+def test_a_log_is_found_by_its_id_alone_and_by_no_path_that_leads_there(tmp_path: Path, log: SignedLog) -> None:
+    witness = Witness.open(tmp_path / "witness", NAME)
+    assert witness.logs() == []
+    known = witness.trust(VerifierKey.parse(log.identity))
+    assert witness.logs() == [known]
+    assert witness.log(known.id) == known
+    for path in (f"../logs/{known.id}", f"{known.id}/", f"./{known.id}", str(witness.folder / "logs" / known.id)):
+        assert witness.log(path) is None
+
+
 def test_what_it_saw_last_outlives_it(witness: Witness, log: SignedLog, asking: Asking) -> None:
     kept = grown(log)
     witness.cosign(asking(0, kept), at(NOW))
@@ -212,7 +222,7 @@ def test_what_strangers_have_signed_beside_it_is_not_kept(witness: Witness, log:
     kept = grown(log)
     note = parse_note(kept.note)
     stranger = SigningKey.generate("stranger.example/x").sign(note.text)
-    witness.cosign(f"old 0\n\n{format_note(note.text, (*note.signatures, stranger))}".encode(), at(NOW))
+    witness.cosign(f"old 0\n\n{format_note(note.text, (stranger, *note.signatures))}".encode(), at(NOW))
     known = witness.watched(ORIGIN)
     assert known is not None
     assert known.newest is not None
@@ -254,10 +264,19 @@ def test_a_key_that_is_gone_is_missed_and_not_made_anew(witness: Witness) -> Non
 
 
 @pytest.mark.parametrize("name", [None, NAME])
-def test_an_empty_name_of_its_own_is_told_in_words(witness: Witness, name: str | None) -> None:
-    (witness.folder / "vkey").write_bytes(b"")
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe"])
+def test_a_name_of_its_own_that_is_none_is_told_in_words(witness: Witness, data: bytes, name: str | None) -> None:
+    (witness.folder / "vkey").write_bytes(data)
     with pytest.raises(StoreError, match=r"vkey holds no verifier key: .*; bring back a good copy"):
         Witness.open(witness.folder, name)
+
+
+def test_a_witness_whose_key_was_exchanged_signs_nothing(witness: Witness, tmp_path: Path) -> None:
+    """Who checks its word knows it by the other half, which is in everybody's hands."""
+    other = Witness.open(tmp_path / "other", NAME)
+    (witness.folder / "witness.key").write_bytes((other.folder / "witness.key").read_bytes())
+    with pytest.raises(StoreError, match="vkey does not belong to the key beside it"):
+        Witness.open(witness.folder)
 
 
 def test_another_key_under_a_known_name(witness: Witness, log: SignedLog) -> None:
