@@ -51,6 +51,15 @@ def test_an_agent_that_stands_twice_is_told() -> None:
     assert rules(changed(agents=[*agents, agents[0]])) == ["R-4.1-4"]
 
 
+@pytest.mark.requirement("R-4.1-4")
+def test_a_coordinator_that_is_an_agent_or_sits_on_the_panel_is_told() -> None:
+    config = GOOD["a configuration"]
+    assert rules(changed(agents=[*config["agents"], {**config["agents"][0], "id": "chair"}])) == ["R-4.1-4"]
+    seated = {**config["selector"], "default_deliberation_panel": ["gardener", "chair"]}
+    found = [str(breach) for breach in config_breaches(changed(selector=seated))]
+    assert any("must not sit on the panel" in each for each in found)
+
+
 @pytest.mark.requirement("R-6.11-1")
 def test_a_provider_that_is_not_configured_is_told_for_each_agent() -> None:
     assert rules(changed(), providers={"openai"}) == ["R-6.11-1"] * 3
@@ -67,6 +76,18 @@ def test_two_selector_budgets_must_agree() -> None:
     assert "R-8.1-2" not in rules(Config.parse(both))
     both["budget"]["selector_budget"]["max_tokens"] = 7
     assert "R-8.1-2" in rules(Config.parse(both))
+
+
+def test_one_selector_budget_is_enough_wherever_it_stands() -> None:
+    config = GOOD["a configuration"]
+    for where in ("budget", "selector"):
+        assert rules(changed(**{where: {**config[where], "selector_budget": {"max_tokens": 7}}})) == []
+
+
+def test_a_persona_of_the_configuration_itself_is_held_to_its_rule() -> None:
+    agents = deepcopy(GOOD["a configuration"]["agents"])
+    agents[0]["persona_ref"] = {**GOOD["a domain persona"], "forbidden_domains": []}
+    assert rules(changed(agents=agents)) == ["§5.3"]
 
 
 def test_tools_are_whole_and_named_once() -> None:

@@ -191,6 +191,90 @@ def test_usage_where_there_was_no_call_is_told() -> None:
     assert "§5.4" in rules(resealed(changed))
 
 
+def placed(data: object) -> list[tuple[str, str]]:
+    return [(breach.rule, breach.path) for breach in semantic_breaches(data)]
+
+
+@pytest.mark.requirement("R-4.1-3")
+def test_a_transcript_that_does_not_begin_with_its_one_problem_is_told() -> None:
+    without, twice = artifact(), artifact()
+    del without["canonical_transcript"][0]
+    assert ("R-4.1-3", "/canonical_transcript/0/type") in placed(resealed(without))
+    twice["canonical_transcript"].insert(1, {**twice["canonical_transcript"][0], "id": "again"})
+    assert ("R-4.1-3", "/canonical_transcript/1/type") in placed(resealed(twice))
+
+
+@pytest.mark.requirement("R-4.5-2", "R-4.4-1")
+@pytest.mark.parametrize(
+    ("index", "speaker", "rule"),
+    [(1, "stranger", "R-4.5-2"), (2, "stranger", "R-4.5-2"), (4, "baker", "R-4.4-1"), (5, "baker", "R-4.4-1")],
+)
+def test_whoever_may_not_speak_there_is_told(index: int, speaker: str, rule: str) -> None:
+    changed = artifact()
+    changed["canonical_transcript"][index]["speaker"] = speaker
+    assert (rule, f"/canonical_transcript/{index}/speaker") in placed(resealed(changed))
+
+
+@pytest.mark.requirement("R-4.10-2")
+def test_an_agent_that_leaves_in_a_turn_that_it_had_is_told() -> None:
+    changed = artifact(TERMINATION)
+    leaving = {**GOOD["an agent leaves the panel"], "id": "left", "round": 1, "turn_index": 4}
+    leaving["content"] = {**leaving["content"], "agent_id": "gardener"}
+    leaving["timestamp"] = changed["canonical_transcript"][2]["timestamp"]
+    changed["canonical_transcript"][3]["turn_index"] = 5
+    changed["canonical_transcript"].insert(3, leaving)
+    assert ("R-4.10-2", "/canonical_transcript/3/speaker") in placed(resealed(changed))
+
+
+@pytest.mark.requirement("R-9.9-1")
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens", "total_tokens", "cost_usd"])
+def test_each_sum_that_is_none_is_told(name: str) -> None:
+    changed = artifact()
+    changed["cumulative_usage"][name] += 1
+    assert placed(changed) == [("R-9.9-1", "/cumulative_usage")]
+
+
+@pytest.mark.requirement("R-5.10-1")
+def test_a_synthesis_that_is_not_the_last_word_is_told() -> None:
+    changed = artifact()
+    transcript = changed["canonical_transcript"]
+    transcript[4:] = [{**transcript[5], "turn_index": 4}, {**transcript[4], "turn_index": 5}]
+    assert ("R-5.10-1", "/outcome/synthesis_message_id") in placed(resealed(changed))
+
+
+def test_a_session_that_ended_before_any_verdict_breaks_no_rule() -> None:
+    changed = artifact(TERMINATION)
+    spent = changed["canonical_transcript"].pop()["usage"]
+    ending = changed["outcome"]["termination_artifact"]
+    ending["reason"] = "user_cancel"
+    del ending["pending_user_input_request"], ending["most_recent_verdict"]
+    for name, value in spent.items():
+        changed["cumulative_usage"][name] -= value
+    ending["cumulative_usage"] = changed["cumulative_usage"]
+    assert placed(resealed(changed)) == []
+
+
+@pytest.mark.parametrize(
+    ("final", "most", "told"), [(1, 2, False), (2, 2, False), (0, 2, True), (3, 5, True), (2, 1, True)]
+)
+def test_the_last_round_is_the_one_that_was_reached_or_the_next_of_those_there_are(
+    final: int, most: int, told: bool
+) -> None:
+    changed = artifact(TERMINATION)
+    changed["config"]["budget"]["max_rounds"] = most
+    changed["outcome"]["termination_artifact"]["final_round"] = final
+    assert placed(changed) == [("§5.8", "/outcome/termination_artifact/final_round")] * told
+
+
+def test_every_time_that_lies_before_an_earlier_one_is_told() -> None:
+    changed = artifact()
+    changed["canonical_transcript"][2]["timestamp"] = "2026-05-01T09:00:00Z"
+    changed["canonical_transcript"][3]["timestamp"] = "2026-05-01T10:00:00.5Z"
+    changed["ended_at"] = "2026-05-01T10:00:04Z"
+    wanted = ["/canonical_transcript/2/timestamp", "/canonical_transcript/3/timestamp", "/ended_at"]
+    assert placed(resealed(changed)) == [("§5.10 times", path) for path in wanted]
+
+
 @given(TIMES)
 def test_every_time_that_is_accepted_can_be_compared(text: str) -> None:
     if text.isascii() and is_date_time(text):
