@@ -1,3 +1,4 @@
+import math
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -17,6 +18,9 @@ from hansard.deliberation.documents import (
     Invalid,
     Message,
     Persona,
+    RuntimeConfig,
+    SelectorBudget,
+    ToolEvent,
     Verdict,
 )
 from hansard.deliberation.documents.config import Knobs
@@ -28,6 +32,7 @@ from hansard.providers.schema import compile
 
 GOOD = {case.name: case.data for case in positive_cases()}
 VERDICT = GOOD["a verdict to go on"]
+EVENT = {"name": "almanac", "error": None}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -70,6 +75,41 @@ def test_a_breach_says_where_and_which_rule_and_what_it_asks_for() -> None:
     with pytest.raises(Invalid) as caught:
         Verdict.parse(data)
     assert str(caught.value) == "Verdict/unresolved_disagreements/0/positions/0/claim: must not be empty [§5.6]"
+
+
+def nested(levels: int) -> object:
+    value: object = None
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("document", "data", "told"),
+    [
+        (RuntimeConfig, {"synthesize_on_terminate": 1}, "/synthesize_on_terminate: must be true or false, but is 1"),
+        (RuntimeConfig, {"synthesize_on_terminate": None}, "/synthesize_on_terminate: must be true or false"),
+        (SelectorBudget, {"max_cost_usd": math.inf}, "/max_cost_usd: must be a number"),
+        (SelectorBudget, {"max_cost_usd": math.nan}, "/max_cost_usd: must be a number"),
+        (SelectorBudget, {"max_cost_usd": True}, "/max_cost_usd: must be a number"),
+        (SelectorBudget, {"max_tokens": 2.5}, "/max_tokens: must be a whole number"),
+        (SelectorBudget, {"max_tokens": -1}, "/max_tokens: must be at least 0"),
+        (Persona, {**GOOD["a domain persona"], "must_delegate": {"tax": 1}}, "/must_delegate/tax: must be a text"),
+        (ToolEvent, {**EVENT, "arguments": {"deep": [math.inf]}}, "/arguments: holds a number that is not finite"),
+        (ToolEvent, {**EVENT, "arguments": {"deep": {1: 2}}}, "/arguments: holds a name that is no text: 1"),
+        (ToolEvent, {**EVENT, "arguments": {"deep": nested(64)}}, "/arguments: is nested deeper than 64 levels"),
+    ],
+)
+def test_what_a_member_may_not_hold_is_told_at_its_place(
+    document: type[Document], data: dict[str, object], told: str
+) -> None:
+    with pytest.raises(Invalid) as error:
+        document.parse(data)
+    assert f"{document.__name__}{told}" in str(error.value)
+
+
+def test_a_whole_number_may_be_written_as_a_fraction_of_nothing() -> None:
+    assert type(SelectorBudget.parse({"max_tokens": 3.0}).max_tokens) is int
 
 
 def test_a_document_cannot_be_changed() -> None:
