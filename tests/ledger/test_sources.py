@@ -17,7 +17,9 @@ from hansard.ledger import layout
 from hansard.ledger.entry import MAX_LINE
 from hansard.ledger.report import Findings
 from hansard.ledger.sources import CannotRead, NotALedger, open_source, recognise
+from hansard.ledger.sources.lines import PIECE
 from hansard.ledger.sources.sqlite import _Budget
+from hansard.ledger.tiles import encode_bundle
 from hansard.ledger.verify import Options, verify
 from specimens import FAST, Log, honest
 
@@ -443,6 +445,50 @@ class TestReadingLines:
         assert verify(path, tools=FAST).ok
         assert verify(path, Options(deep=True), FAST).exit_code == 20
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"1",
+            b"[]",
+            b"{}",
+            b'{"media":"m","part":"Prompt","salt":"%b","seq":3,"text":"x"}' % (b"0" * 64),
+            b'{"media":"m","part":"prompt","salt":"%b","seq":3,"text":"x"}' % (b"z" * 64),
+            b'{"media":1,"part":"prompt","salt":"%b","seq":3,"text":"x"}' % (b"0" * 64),
+            b'{"media":"m","part":"prompt","salt":"%b","seq":-1,"text":"x"}' % (b"0" * 64),
+            b'{"x":"%b"}' % (b"y" * 200_000),
+        ],
+        ids=lambda line: line[:40].decode(),
+    )
+    def test_a_line_that_is_no_body_is_told_as_one(self, tmp_path: Path, line: bytes) -> None:
+        path = honest().write_jsonl(tmp_path / "x.jsonl")
+        bodies = tmp_path / "x.bodies.jsonl"
+        bodies.write_bytes(line + b"\n" + bodies.read_bytes())
+        report = verify(path, Options(deep=True), FAST)
+        assert [each.code for each in report.findings] == ["body_form"]
+        assert "line 1 of x.bodies.jsonl: [J2]" in report.findings[0].message
+
+    @pytest.mark.parametrize("line", [b"1", b"[]", b"{}", b'{"note":1}', b'{"more":1,"note":""}'])
+    def test_a_line_that_is_no_checkpoint_is_told_as_one(self, tmp_path: Path, line: bytes) -> None:
+        path = honest().write_jsonl(tmp_path / "x.jsonl")
+        with open(tmp_path / "x.checkpoints.jsonl", "ab") as file:
+            file.write(line + b"\n")
+        [found] = verify(path, Options(), FAST).findings
+        assert found.code == "checkpoint_form"
+        assert "line 6 of x.checkpoints.jsonl: [J3]" in found.message
+
+    def test_large_bodies_are_opened_and_what_is_torn_behind_them_is_no_part_of_the_log(self, tmp_path: Path) -> None:
+        log = honest()
+        for size in (PIECE - 1, PIECE, PIECE + 1, 3 * PIECE):
+            log.append(bodies={"large": b"x" * size, "last": b"\xff" * size})
+        path = log.write_jsonl(tmp_path / "x.jsonl")
+        for name in ("x.jsonl", "x.bodies.jsonl"):
+            with open(tmp_path / name, "ab") as file:
+                file.write(b"y" * (1 << 17))
+        report = verify(path, Options(deep=True), FAST)
+        assert [(each.code, each.grade) for each in report.findings] == [("torn_tail", "warning")] * 2
+        assert all(f" {1 << 17} bytes" in each.message for each in report.findings)
+        assert report.bodies.opened == report.bodies.parts == 45
+
     def test_a_body_before_the_first_entry_is_caught(self, tmp_path: Path) -> None:
         path = honest().write_jsonl(tmp_path / "x.jsonl")
         bodies = tmp_path / "x.bodies.jsonl"
@@ -518,6 +564,25 @@ class TestReadingAnExport:
         data[40] ^= 1
         tile.write_bytes(data)
         assert codes(folder) == ["tile"]
+
+    def test_a_bundle_holds_no_entry_more_than_its_name_says(self, tmp_path: Path) -> None:
+        log = honest()
+        folder = log.write_export(tmp_path / "x")
+        (folder / "tile/entries/000.p/40").write_bytes(encode_bundle([*log.lines, log.lines[0]]))
+        [found] = verify(folder, tools=FAST).findings
+        assert (found.code, found.seq) == ("tile", 39)
+
+    def test_an_export_that_is_published_beyond_its_lines_was_cut(self, tmp_path: Path) -> None:
+        log = honest()
+        published = log.checkpoints.pop()
+        log.cut(35)
+        report = verify(log.write_export(tmp_path / "x", published=published), tools=FAST)
+        assert ("tail_cut", 35) in [(each.code, each.seq) for each in report.findings]
+
+    def test_an_export_of_a_log_without_keys_is_published_nowhere(self, tmp_path: Path) -> None:
+        log = Log.begun(signed=False)
+        log.grow(5)
+        assert codes(log.write_export(tmp_path / "x")) == []
 
     def test_a_published_checkpoint_that_the_log_did_not_keep_is_caught(self, tmp_path: Path) -> None:
         log = honest()
