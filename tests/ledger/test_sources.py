@@ -349,6 +349,20 @@ class TestReadingSqlite:
         assert {"unreadable", "gap"} <= {each.code for each in report.findings}
         assert min(seqs) > 50
 
+    @pytest.mark.parametrize("table", ["checkpoints", "causes", "nodes", "bodies"])
+    def test_a_table_that_cannot_be_read_is_told_and_not_taken_for_an_empty_one(
+        self, tmp_path: Path, table: str
+    ) -> None:
+        path = honest(600).write_sqlite(tmp_path / "x.db")
+        with closing(sqlite3.connect(path)) as db:
+            [root] = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+        with open(path, "r+b") as file:
+            file.seek((root - 1) * 4096)
+            file.write(b"\xff" * 4096)
+        report = verify(path, Options(deep=True, jobs=1), FAST)
+        assert report.exit_code == 20
+        assert "unreadable" in [each.code for each in report.findings]
+
     def test_work_that_would_not_end_is_ended(self) -> None:
         budget = _Budget(1_000_000)
         steps = 0

@@ -571,11 +571,20 @@ class TestSince:
         report = verify(export, Options(since=str(tmp_path / "kept")), FAST)
         assert [(each.code, each.grade) for each in report.findings] == [("published", "warning")]
 
-    def test_edited_nodes_do_not_make_a_fork_of_an_honest_log(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "UPDATE nodes SET hash = zeroblob(32)",
+            "UPDATE nodes SET hash = zeroblob(7)",
+            "UPDATE nodes SET hash = 7",
+            "DELETE FROM nodes",
+        ],
+    )
+    def test_edited_nodes_do_not_make_a_fork_of_an_honest_log(self, tmp_path: Path, statement: str) -> None:
         log = honest(600)
         (tmp_path / "kept").write_text(log.note(520))
         path = log.write_sqlite(tmp_path / "x.db")
-        tampered(path, "UPDATE nodes SET hash = zeroblob(32)")
+        tampered(path, "PRAGMA ignore_check_constraints = ON", statement)
         report = verify(path, Options(since=str(tmp_path / "kept")), FAST)
         assert (set(codes(report)), report.exit_code) == ({"node"}, 20)
 
