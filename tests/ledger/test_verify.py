@@ -458,10 +458,11 @@ class TestSince:
         assert "fork" in codes(report)
         assert (report.exit_code, report.unread_prefix) == (21, 0)
 
-    def test_a_log_that_is_shorter_is_a_rollback(self, check: Check, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("left", [400, 515])
+    def test_a_log_that_is_shorter_is_a_rollback(self, check: Check, tmp_path: Path, left: int) -> None:
         log = honest(600)
         (tmp_path / "kept").write_text(log.note(520))
-        log.cut(400)
+        log.cut(left)
         log.checkpoints.pop()
         report = check(log, Options(since=str(tmp_path / "kept")))
         assert (codes(report), report.exit_code) == (["rollback"], 21)
