@@ -457,6 +457,25 @@ def test_an_export_that_fails_leaves_nothing_behind(full: SignedLog, tmp_path: P
     assert list((tmp_path / "target").iterdir()) == []
 
 
+def test_an_export_whose_name_may_not_last_leaves_nothing_behind(
+    full: SignedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, target = os.fsync, tmp_path / "target"
+    target.mkdir()
+
+    def failing(fd: int) -> None:
+        if os.path.samestat(os.fstat(fd), target.stat()):
+            raise OSError(5, "Input/output error")
+        sync(fd)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", failing)
+        with pytest.raises(StoreError, match="Input/output error; nothing was left there"):
+            export(full.store, target / "out")
+    assert list(target.iterdir()) == []
+    export(full.store, target / "out")
+
+
 def test_what_a_killed_export_leaves_has_another_name_and_is_removed_by_the_next(
     full: SignedLog, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """A log that is laid out anew in any store is the same log there, and goes on; one that does not hold together leaves nothing."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -186,6 +187,29 @@ def test_a_full_disk_leaves_nothing_of_a_ledger_in_json_lines(original: SignedLo
         with pytest.raises(StoreError, match=r"cannot restore to .*No space left"):
             import_log(original.path, lambda *log: restore_lines(folder / "log.jsonl", *log))
         assert [path.name for path in folder.iterdir()] == ["log.lock"]
+
+
+@pytest.mark.parametrize(("name", "restore"), [("log.db", restore_file), ("log.jsonl", restore_lines)])
+def test_a_ledger_whose_name_may_not_last_leaves_nothing(
+    original: SignedLog,
+    tmp_path: Path,
+    name: str,
+    restore: Callable[..., Head],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sync = os.fsync
+
+    def failing(fd: int) -> None:
+        if os.path.samestat(os.fstat(fd), tmp_path.stat()):
+            raise OSError(5, "Input/output error")
+        sync(fd)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", failing)
+        with pytest.raises(StoreError, match=r"cannot restore to .*Input/output error"):
+            import_log(original.path, partial(restore, tmp_path / name))
+    assert [path.name for path in tmp_path.iterdir()] == ["log.db.lock" if name == "log.db" else "log.lock"]
+    import_log(original.path, partial(restore, tmp_path / name))
 
 
 def test_a_folder_that_is_not_there_is_wrong_usage(original: SignedLog, tmp_path: Path) -> None:

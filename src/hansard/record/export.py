@@ -76,15 +76,17 @@ def export(
     _check_target(folder)
     try:
         with unfinished(folder, lambda place: place.mkdir(mode=0o700)) as partial:
+            made = partial
             try:
                 while (done := _written(store, partial, folder, upto, bodies, pending, progress)) is None:
                     _empty(partial)
                 for each, _, _ in os.walk(partial):
                     sync(Path(each))
                 os.rename(partial, folder)
+                made = folder
                 sync(folder.parent)
             except BaseException:
-                shutil.rmtree(partial, ignore_errors=True)
+                shutil.rmtree(made, ignore_errors=True)
                 raise
     except OSError as error:
         raise unwritten(f"cannot export to {folder}: {error.strerror}; nothing was left there", error) from error

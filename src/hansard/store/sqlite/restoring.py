@@ -91,6 +91,10 @@ def _put_in_place(partial: Path, path: Path) -> None:
         fcntl.flock(lock_fd, fcntl.LOCK_EX)
         check_unused(path)
         os.rename(partial, path)
-        sync(path.parent)
+        try:
+            sync(path.parent)
+        except OSError:
+            os.unlink(path)
+            raise
     finally:
         os.close(lock_fd)
