@@ -3,6 +3,7 @@
 After each: a clear error and no traceback; then the ledger opens, verifies, and holds every acknowledged entry.
 """
 
+import os
 import random
 import shutil
 import signal
@@ -78,6 +79,35 @@ def test_a_ledger_that_finds_no_space_to_be_made_leaves_nothing_of_itself(tmp_pa
         assert {each.name for each in place.iterdir()} <= {"fill", "log.lock", "log.db.lock"}
         make_space(place)
         new_ledger(named(place, form))
+
+
+def test_a_database_that_is_made_and_finds_no_space_to_be_opened_says_so(tmp_path: Path) -> None:
+    said = set[str]()
+    for pages in range(8, 80, 4):
+        with tmpfs(tmp_path / f"{pages}", pages * 4) as place:
+            try:
+                new_ledger(named(place, "sqlite"))
+            except StoreError as error:
+                said.add(" ".join(str(error).split()[:2]))
+    assert said == {"cannot create", "cannot open"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_ledger_whose_name_may_not_last_is_not_made(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def failing(fd: int) -> None:
+        if os.path.samestat(os.fstat(fd), tmp_path.stat()):
+            raise OSError(5, "Input/output error")
+        sync(fd)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", failing)
+        with pytest.raises(StoreError, match="Input/output error"):
+            new_ledger(named(tmp_path, form))
+    new_ledger(named(tmp_path, form))
 
 
 def _fill(place: Path) -> None:

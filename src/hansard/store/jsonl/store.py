@@ -112,7 +112,11 @@ class JsonlStore:
             lock = Lock(paths.lock)
             try:
                 paths.make_room()
-                replace(paths.entries, [row.line, LF])
+                try:
+                    replace(paths.entries, [row.line, LF])
+                except OSError:
+                    paths.entries.unlink(missing_ok=True)
+                    raise
             except BaseException:
                 lock.release()
                 raise

@@ -95,14 +95,18 @@ class SqliteStore:
             os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             lay_out(unfinished, genesis, int(clock() * 1_000_000))
             unfinished.replace(path)
-            sync(path.parent)
+            try:
+                sync(path.parent)
+            except OSError:
+                path.unlink()
+                raise
         except (sqlite3.Error, OSError) as error:
             with suppress(OSError):
                 _clear(unfinished)
             raise unwritten(f"cannot create {path}: {plainly(error)}", error) from error
         finally:
             os.close(lock_fd)
-        return cls(path, clock=clock)
+        return cls.open(path, clock=clock)
 
     @classmethod
     def open(cls, path: Path, *, clock: Callable[[], float] = time.time) -> Self:
