@@ -19,9 +19,8 @@ from hansard.errors import NotWritten, OutcomeUnknown, StoreError, Unavailable, 
 from hansard.record import recorder
 from hansard.store.base import Placed
 from hansard.store.conformance.sample import draft, genesis, part, put, walk
-from hansard.store.postgres import PostgresStore
+from hansard.store.postgres import PostgresStore, session
 from hansard.store.postgres import store as postgres_store
-from hansard.store.postgres import turn as turns
 from ledgers import request
 from postgres import Server, as_nobody_special, shared
 
@@ -54,7 +53,7 @@ class Driver(threading.Thread):
 
 
 def test_a_killed_server_loses_nothing_that_was_acknowledged(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "BACK_S", 0.5)
+    monkeypatch.setattr(session, "BACK_S", 0.5)
     url = mortal.url(mortal.database())
     handles = [PostgresStore.create(url, genesis()), PostgresStore.open(url)]
     told: list[Placed] = []
@@ -121,19 +120,40 @@ def test_whoever_writes_while_the_server_is_started_anew_waits_for_it(
         assert len(walk(store)) == 3
 
 
-def test_a_server_that_stays_away_is_waited_for_once(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end", [Server.stop, Server.kill])
+def test_whoever_reads_while_the_server_is_started_anew_waits_for_it(
+    mortal: Server, end: Callable[[Server], None]
+) -> None:
+    url = mortal.url(mortal.database())
+    with closing(PostgresStore.create(url, genesis())) as store:
+        put(store, draft())
+        end(mortal)
+        late = threading.Timer(0.5, mortal.start)
+        late.start()
+        assert len(list(store.lines())) == 2
+        late.join()
+        assert store.head().size == 2
+
+
+@pytest.mark.parametrize("asked", [lambda store: put(store, draft()), PostgresStore.head], ids=["write", "read"])
+def test_a_server_that_stays_away_is_waited_for_once(
+    mortal: Server, monkeypatch: pytest.MonkeyPatch, asked: Callable[[PostgresStore], object]
+) -> None:
     url = mortal.url(mortal.database())
     with closing(PostgresStore.create(url, genesis())) as store:
         put(store, draft())
         mortal.stop()
         try:
-            monkeypatch.setattr(turns, "BACK_S", 0.5)
+            monkeypatch.setattr(session, "BACK_S", 0.5)
             with pytest.raises(Unavailable, match="cannot reach"):
-                put(store, draft())
+                asked(store)
             # Nobody waits in a row for what is not there.
             monkeypatch.setattr(time, "sleep", pytest.fail)
             with pytest.raises(Unavailable, match="cannot reach"):
-                put(store, draft())
+                asked(store)
+            # Nor whoever comes to a server that he has not seen.
+            with pytest.raises(Unavailable, match="cannot reach"):
+                PostgresStore.open(url)
         finally:
             monkeypatch.undo()
             mortal.start()
@@ -143,7 +163,7 @@ def test_a_server_that_stays_away_is_waited_for_once(mortal: Server, monkeypatch
 def test_of_several_servers_the_one_that_may_be_written_to_is_asked(
     mortal: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "BACK_S", 0.5)
+    monkeypatch.setattr(session, "BACK_S", 0.5)
     database = mortal.database()
     PostgresStore.create(mortal.url(database), genesis()).close()
     with Server(mortal) as standby:
@@ -312,7 +332,7 @@ def test_a_commit_that_cannot_be_asked_after_is_unknown_and_the_head_tells(
     size: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "BACK_S", -1.0)
+    monkeypatch.setattr(session, "BACK_S", -1.0)
     with closing(PostgresStore.create(line.url(), genesis())) as store:
         line.cut_at(b"COMMIT\0", how, then=b"FOR UPDATE")
         with pytest.raises(OutcomeUnknown, match="may or may not be there"):

@@ -17,6 +17,9 @@ BUSY_S = 10.0
 # Shorter than BUSY_S: a writer that froze in its turn loses it before those who wait for it give up.
 IDLE_S = 8.0
 CONNECT_S = 10
+BACK_S = 10.0
+"""So long a server that was there a moment ago is waited for: it may only be started anew."""
+AGAIN_S = 0.2
 R = TypeVar("R")
 _LAST = ("FATAL", "PANIC")
 
@@ -209,6 +212,27 @@ def listens(reader: Connection, channel: str) -> bool:
     return True
 
 
+class Absence:
+    """A server that was there a moment ago, and is not. It is waited for once, and whoever comes later is told at once."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def wait(self) -> bool:
+        """Wait a little for it; False where that was done for long enough."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        if now - self._since > BACK_S:
+            return False
+        time.sleep(AGAIN_S)
+        return True
+
+    def end(self) -> None:
+        """It is there."""
+        self._since = None
+
+
 class Readers:
     """Reading sessions, as many as are needed at once; none is ever used by two threads at the same time."""
 
@@ -217,6 +241,8 @@ class Readers:
         self._opener = Opener()
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
+        self._absence: Absence | None = None
+        """None until there was a server."""
         self.closed = False
 
     @contextmanager
@@ -255,13 +281,20 @@ class Readers:
             with self._lock:
                 if self.closed:
                     raise StoreError(f"{self._address.place} is closed")
-                if not self._idle:
-                    break
-                reader = self._idle.pop()
+                reader = self._idle.pop() if self._idle else None
+            if reader is None:
+                try:
+                    reader = connect(self._address, writing=False)
+                except Unavailable:
+                    if self._absence is None or not self._absence.wait():
+                        raise
+                    continue
+                self._absence = self._absence or Absence()
+                self._absence.end()
+                return reader
             if is_live(reader):
                 return reader
             reader.close()
-        return connect(self._address, writing=False)
 
 
 def _prepare(connection: Connection, schema: str, writing: bool) -> None:

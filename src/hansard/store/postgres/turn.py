@@ -20,6 +20,7 @@ from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
 from hansard.store.postgres.session import (
     BUSY_S,
+    Absence,
     Connection,
     connect,
     is_live,
@@ -35,9 +36,6 @@ Clock = Callable[[], float]
 End = tuple[int, bytes]
 """How many entries a log has, and the leaf hash of the last."""
 LOOK_S = 0.05
-BACK_S = 10.0
-"""So long a server that was there a moment ago is waited for: it may only be started anew."""
-AGAIN_S = 0.2
 
 
 class Turn(NamedTuple):
@@ -62,8 +60,7 @@ class Writer:
         """The furthest end of the log that anybody was told of here."""
         self._behind = False
         self._unsure = False
-        self._gone_since: float | None = None
-        """Since when no server is there; None while there is one."""
+        self._absence = Absence()
         self._closed = False
         self.broken: str | None = None
         """Why the log may be read but not extended."""
@@ -152,14 +149,10 @@ class Writer:
                 if self._session is not None and not is_over(self._session, error):
                     raise
                 self._drop()
-                now = time.monotonic()
-                if self._gone_since is None:
-                    self._gone_since = now
-                if now - self._gone_since > BACK_S:
+                if not self._absence.wait():
                     raise
-                time.sleep(AGAIN_S)
             else:
-                self._gone_since = None
+                self._absence.end()
                 return turn
 
     def _begin_now(self, repairing: bool) -> Turn:
