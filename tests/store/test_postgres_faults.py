@@ -379,6 +379,15 @@ async def test_what_a_cut_line_kept_from_the_record_is_recorded_once_more(line: 
         assert len(walk(store)) == 2
 
 
+@pytest.mark.parametrize("word", [b"INSERT INTO claims", b"COMMIT\0"])
+def test_a_claim_that_a_cut_line_kept_from_being_taken_is_taken_once_more(line: Line, word: bytes) -> None:
+    with closing(PostgresStore.create(line.url(), genesis())) as store:
+        line.cut_at(word, never_sent)
+        claim = store.claim("r1", 60.0)
+        assert (claim.epoch, claim.because) == (1, "new")
+        store.renew(claim, 60.0)
+
+
 def test_a_line_cut_while_reading_is_an_error_and_the_next_call_goes_on(line: Line) -> None:
     with closing(PostgresStore.create(line.url(), genesis())) as store:
         line.cut_at(b"FROM entries", never_sent)

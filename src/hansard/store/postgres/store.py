@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from shlex import quote
 from typing import Any, Self
 
-from hansard.errors import Fenced, StoreError, Uncleaned, UsageError
+from hansard.errors import Fenced, NotWritten, StoreError, Uncleaned, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
@@ -248,16 +248,11 @@ class PostgresStore:
             keep_note(turn.writer, checkpoint.size, checkpoint.note)
 
     def claim(self, name: str, lease_s: float) -> Claim:
-        with self._turn() as turn:
-            query = "SELECT epoch, holder, until_us FROM claims WHERE name = %s"
-            epoch, holder, until_us = turn.writer.execute(query, (name,)).fetchone() or (0, "", 0)
-            because = why_free(f"{name} in {self.place}", epoch, holder, until_us - turn.now_us)
-            turn.writer.execute(
-                "INSERT INTO claims VALUES (%s, %s, %s, %s) ON CONFLICT(name) DO UPDATE SET"
-                " epoch = excluded.epoch, holder = excluded.holder, until_us = excluded.until_us",
-                (name, epoch + 1, Holder.here().text(), turn.now_us + int(lease_s * 1_000_000)),
-            )
-        return Claim(name=name, epoch=epoch + 1, because=because)
+        try:
+            return self._claim(name, lease_s)
+        except NotWritten:
+            # As the recorder does it: no run ends before it has begun because a line was cut, or a server started anew.
+            return self._claim(name, lease_s)
 
     def renew(self, claim: Claim, lease_s: float) -> None:
         with self._turn() as turn:
@@ -318,6 +313,18 @@ class PostgresStore:
             raise self._writer.refusal()
         with self._writer.turn() as turn:
             yield turn
+
+    def _claim(self, name: str, lease_s: float) -> Claim:
+        with self._turn() as turn:
+            query = "SELECT epoch, holder, until_us FROM claims WHERE name = %s"
+            epoch, holder, until_us = turn.writer.execute(query, (name,)).fetchone() or (0, "", 0)
+            because = why_free(f"{name} in {self.place}", epoch, holder, until_us - turn.now_us)
+            turn.writer.execute(
+                "INSERT INTO claims VALUES (%s, %s, %s, %s) ON CONFLICT(name) DO UPDATE SET"
+                " epoch = excluded.epoch, holder = excluded.holder, until_us = excluded.until_us",
+                (name, epoch + 1, Holder.here().text(), turn.now_us + int(lease_s * 1_000_000)),
+            )
+        return Claim(name=name, epoch=epoch + 1, because=because)
 
     def _vacuum(self) -> None:
         try:
