@@ -254,6 +254,25 @@ def test_a_restored_backup_is_refused_loudly_and_can_be_adopted(run: Any, ledger
     assert genesis["data"]["adopts_root"] == view["adopts_root"]
 
 
+def test_an_adoption_that_failed_behind_its_first_entry_goes_on_when_it_is_said_again(
+    run: Any, ledger: Path, tmp_path: Path, state: Path
+) -> None:
+    [keys] = state.glob("logs/*")
+    (keys / "adopted-by" / "in the way").mkdir(parents=True)
+    adopting = ("ledger", "adopt", ledger, "--ledger", tmp_path / "new.db")
+    assert run(*adopting)[0] == 11
+    shutil.rmtree(keys / "adopted-by")
+    code, out, err = run(*adopting, "--json")
+    assert code == 0, err
+    assert (keys / "adopted-by").is_file()
+    assert run("verify", tmp_path / "new.db", "--strict", "--pin", json.loads(out)["pin"])[0] == 0
+    # What goes on from another log, or has gone on, is left alone.
+    for old in (tmp_path / "new.db", ledger):
+        code, _, err = run("ledger", "adopt", old, "--ledger", tmp_path / "new.db")
+        assert (code, "is there already" in err) == (2, True), err
+        assert run(*WRITING[0], "--ledger", tmp_path / "new.db")[0] == 0
+
+
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
 def test_a_log_that_was_adopted_is_only_read(
     run: Any, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch, *, signed: bool

@@ -98,16 +98,21 @@ def _told(what: str, count: int, places: list[str]) -> str:
 
 
 def adopt_into(old: str, settings: Settings) -> View:
-    """Start a new log whose genesis names the old one's origin, size and root; the old one is only read from then on."""
-    if ledger_exists(settings.ledger):
-        raise UsageError(f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to go on in")
+    """Start a new log whose genesis names the old one's origin, size and root; the old one is only read from then on.
+
+    Said again, it goes on with a log that it has begun: whatever failed behind its first entry, the old one is not ended yet.
+    """
+    begun = _begun(settings) if ledger_exists(settings.ledger) else None
     with readable(old) as path:
         found = adopt(Path(path), place_of(old))
+    if begun not in (None, (found.state.origin, found.state.size, found.state.root.hex())):
+        raise _there_already(settings)
     keys = settings.log_folder(found.nonce)
     if not found.is_signed:
         # Nothing of it lies there yet.
         make_folder(keys)
-    with found_ledger(replace(settings, origin=None), found.state) as opened:
+    wanted = replace(settings, origin=None)
+    with open_ledger(wanted, writing=True) if begun else found_ledger(wanted, found.state) as opened:
         if opened.sealer:
             opened.sealer.checkpoint()
         if keys.is_dir():
@@ -120,3 +125,17 @@ def adopt_into(old: str, settings: Settings) -> View:
             "adopts_root": found.state.root.hex(),
             "pin": pin_of(opened.store),
         }
+
+
+def _begun(settings: Settings) -> tuple[object, ...]:
+    """The state that the log at this place goes on from, as long as nothing else was recorded there."""
+    with open_ledger(settings) as opened:
+        genesis = opened.store.entry(0).data
+        size = opened.store.head().size
+    if size > 1 or genesis.get("adopts_root") is None:
+        raise _there_already(settings)
+    return tuple(genesis.get(name) for name in ("adopts_origin", "adopts_size", "adopts_root"))
+
+
+def _there_already(settings: Settings) -> UsageError:
+    return UsageError(f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to go on in")
