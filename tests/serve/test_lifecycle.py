@@ -225,6 +225,9 @@ def test_webhooks_are_signed_and_retried(tmp_path: Path) -> None:
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         right = base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
         assert headers["webhook-signature"] == f"v1,{right}"
+        assert headers["content-type"] == "application/json"
+        told = json.loads(body)
+        assert headers["webhook-id"] == f"{told['run']}.{told['entry']['seq']}"
 
 
 @pytest.mark.long

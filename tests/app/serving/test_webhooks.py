@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,13 @@ import pytest
 
 from hansard.app.posting import check_url
 from hansard.app.serving.marks import Marks
-from hansard.app.serving.webhooks import webhook_secret, webhooks
+from hansard.app.serving.webhooks import TRIES, webhook_secret, webhooks
 from hansard.domain.fact import Body, Fact
 from hansard.domain.gate import GateOpened
 from hansard.domain.work import RunEnded
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.entry import Entry
-from hansard.store.base import Draft, Query
+from hansard.store.base import Draft, Query, Store
 from hansard.store.memory import MemoryStore
 from ledgers import Clock, draft, genesis_draft, memory
 from store.disks import make_space, tmpfs
@@ -74,36 +74,83 @@ def left(fact: Fact) -> Draft:
 
 
 class Receiver(BaseHTTPRequestHandler):
+    status = 204
+
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(204)
+        self.send_response(self.status)
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet."""
 
 
-async def test_what_is_recorded_between_two_looks_is_told_too(tmp_path: Path) -> None:
-    told: list[int] = []
-    both = asyncio.Event()
+class Refuses(Receiver):
+    status = 500
+
+
+@contextmanager
+def receiving(handler: type[Receiver] = Receiver) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as receiver:
+        threading.Thread(target=receiver.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{receiver.server_address[1]}/"
+        receiver.shutdown()
+
+
+async def told(url: str, folder: Path, store: Store, until: int) -> list[tuple[int, int]]:
+    """Which entries a receiver is told of up to this one, and at which attempt."""
+    found: list[tuple[int, int]] = []
+    done = asyncio.Event()
 
     def hear(event: str, **fields: Any) -> None:
-        told.append(fields["seq"])
-        if fields["seq"] == 3:
-            both.set()
+        found.append((fields["seq"], fields["attempt"]))
+        if fields["seq"] == until:
+            done.set()
 
+    work = asyncio.create_task(webhooks((url,), folder, store, hear).work())
+    async with asyncio.timeout(60):
+        await done.wait()
+    work.cancel()
+    return found
+
+
+async def test_what_is_recorded_between_two_looks_is_told_too(tmp_path: Path) -> None:
     store = Busy(genesis_draft(), clock=Clock())
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as receiver:
-        threading.Thread(target=receiver.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{receiver.server_address[1]}/"
+    with receiving() as url:
         Marks(tmp_path, store).move(url, 0)
         store.append([[left(END)]])
-        work = asyncio.create_task(webhooks((url,), tmp_path, store, hear).work())
-        async with asyncio.timeout(60):
-            await both.wait()
-        work.cancel()
-        receiver.shutdown()
-    assert told == [1, 2, 3]
+        assert await told(url, tmp_path, store, 3) == [(1, 1), (2, 1), (3, 1)]
+
+
+async def test_much_that_was_missed_is_told_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hansard.app.serving.webhooks.PAGE", 2)
+    store = memory()
+    store.append([[left(END), left(END), left(END), left(GATE), left(END), left(GATE)]])
+    with receiving() as url:
+        Marks(tmp_path, store).move(url, 0)
+        assert await told(url, tmp_path, store, 6) == [(seq, 1) for seq in range(1, 7)]
+
+
+async def test_a_receiver_that_always_refuses_hears_of_the_next_when_its_tries_are_used_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.serving.webhooks.FIRST_S", 0)
+    store = memory()
+    store.append([[left(GATE), left(END)]])
+    with receiving(Refuses) as url:
+        Marks(tmp_path, store).move(url, 0)
+        assert await told(url, tmp_path, store, 2) == [*((1, attempt) for attempt in range(1, TRIES + 1)), (2, 1)]
+
+
+async def test_a_receiver_of_a_ledger_that_was_put_back_hears_of_what_comes_from_now_on(tmp_path: Path) -> None:
+    store = memory()
+    store.append([[left(END)]])
+    with receiving() as url:
+        Marks(tmp_path, store).move(url, 5)
+        hooks = webhooks((url,), tmp_path, store, lambda *_, **__: None)
+        assert hooks._missed(url) == []
+        store.append([[left(GATE)]])
+        assert [entry.seq for entry in hooks._missed(url)] == [2]
 
 
 def test_daemons_of_one_user_leave_each_others_marks_alone(tmp_path: Path) -> None:
