@@ -357,6 +357,9 @@ async def test_a_session_that_was_cancelled_while_nobody_held_it_asks_nobody() -
     resumed = await room.resume(provider, cancel=cancel)
     assert resumed.reason == "user_cancel"
     assert (len(provider.asked), len(room.facts("turn.asked"))) == (0, before)
+    # The one that was under way when nobody held it any more.
+    assert resumed.held is not None
+    assert resumed.held.calls == 1
 
 
 @pytest.mark.parametrize("name", [".DS_Store", "transcript.jsonl", "config.json", ".lock"])

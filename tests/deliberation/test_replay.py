@@ -1,5 +1,6 @@
 """Replays: a transcript always, byte for byte; a whole session only when nothing that decided it has changed."""
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ import pytest
 
 from deliberating import Heard, Room, config, fails, scripted, synthesis, turn, verdict
 from hansard.deliberation.documents import Config, jcs
-from hansard.deliberation.pins import pinned
+from hansard.deliberation.pins import live, pinned
 from hansard.deliberation.replay import (
     CONDITIONS,
     ExecutionReplay,
@@ -99,6 +100,33 @@ async def test_a_replay_with_other_answers_says_where_it_goes_another_way(tmp_pa
     done = await replay(await original(tmp_path), [*ANSWERS[:3], turn(text="Otherwise."), *ANSWERS[4:]])
     assert not done.matches
     assert done.first_diverging_message_id == "msg-003"
+
+
+async def test_a_replay_that_ends_sooner_or_later_says_at_which_message(tmp_path: Path) -> None:
+    short = [*ANSWERS[:-1], fails("auth_failure")]
+    last = (await replay(await original(tmp_path / "long"))).fresh.artifact["canonical_transcript"][-1]["id"]
+    for name, then, now in (("long", ANSWERS, short), ("short", short, ANSWERS)):
+        done = await replay(await original(tmp_path / f"{name}-again", then), now)
+        assert (done.matches, done.first_diverging_message_id) == (False, last), name
+
+
+async def test_a_replay_can_be_cancelled(tmp_path: Path) -> None:
+    cancel = asyncio.Event()
+    cancel.set()
+    done = await replay(await original(tmp_path), cancel=cancel)
+    assert done.fresh.artifact["outcome"]["termination_artifact"]["reason"] == "user_cancel"
+
+
+def test_the_real_clock_is_told_in_utc_to_the_microsecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([1_700_000_000_000_001_999, 1_700_000_000_123_456_000, 1_700_000_061_999_999_999])
+    monkeypatch.setattr("hansard.deliberation.pins.time.time_ns", lambda: next(times))
+    pins = live(seed=7)
+    assert [pins.stamp(0) for _ in range(3)] == [
+        "2023-11-14T22:13:20.000001Z",
+        "2023-11-14T22:13:20.123456Z",
+        "2023-11-14T22:14:21.999999Z",
+    ]
+    assert pins.seed == 7
 
 
 class Newer(Wrapper):
