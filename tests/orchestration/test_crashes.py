@@ -35,6 +35,7 @@ from running import (
     obliging,
     one,
     plan,
+    reasons,
     roster,
     task,
     user_text,
@@ -117,6 +118,7 @@ async def resumed(store: Ledger, run: str) -> tuple[Desk, Ended, Answers]:
 async def test_a_run_that_was_cut_off_anywhere_ends_as_if_it_had_not_been(how: dict[str, Any]) -> None:
     store, expected, answer = await whole(how)
     assert expected.state == "answered"
+    routed = len(list(store.select(Query(run=expected.run, kind="run.routed"))))
     for cut in range(1, len(store.commits) + 1):
         copy = store.until(cut)
         before = successful(list(copy.select(Query(run=expected.run))))
@@ -130,6 +132,7 @@ async def test_a_run_that_was_cut_off_anywhere_ends_as_if_it_had_not_been(how: d
         assert set(passes.values()) <= {1}
         one(made.entries(ended.run, "run.ended"))
         assert len(made.entries(ended.run, "plan.made")) == 1
+        assert len(made.entries(ended.run, "run.routed")) == routed
 
 
 async def test_a_run_judged_by_checks_alone_survives_every_cut_too() -> None:
@@ -167,13 +170,15 @@ def first_commit(store: Ledger, kind: str, *, after: int = 0, said: bytes = b"")
     raise AssertionError(f"no {kind} after commit {after}")
 
 
-async def test_a_rejection_before_the_cut_still_climbs_after_it() -> None:
+@pytest.mark.parametrize(("kind", "word"), [("task.judged", b'"ok":false'), ("task.escalated", b"")])
+async def test_a_rejection_before_the_cut_still_climbs_after_it(kind: str, word: bytes) -> None:
     store, expected, _ = await whole({"plan": PLAN})
-    cut = first_commit(store, "task.judged", said=b'"ok":false')
+    cut = first_commit(store, kind, said=word)
     made, ended, provider = await resumed(store.until(cut), expected.run)
     assert ended.state == "answered"
     assert [question.metadata["rung"] for question in provider.asked("worker", "b")] == ["capable"]
-    assert len(made.entries(ended.run, "task.escalated")) == 1
+    climbed = one(made.entries(ended.run, "task.escalated"))
+    assert any(climbed.seq in each.causes for each in made.entries(ended.run, "task.attempted"))
     whole_run = desk(Answers(), store=store).entries(expected.run, "task.attempted")
     prompts = [
         desk(Answers(), store=held).text(each, "prompt")
@@ -288,6 +293,7 @@ async def test_an_attempt_that_ends_the_engine_each_time_fails_in_the_end() -> N
     verdict = one(made.entries(run, "task.judged"))
     assert (verdict.data["ok"], verdict.data["by"]) == (False, "engine")
     assert "4 times" in made.text(verdict, "reasons")
+    assert [each["ok"] for each in reasons(made, verdict)] == [False]
     audit(store, run)
 
 

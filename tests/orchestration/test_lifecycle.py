@@ -31,7 +31,23 @@ from hansard.record.recorder import Step, record_now
 from hansard.store.base import Claim, Query
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft
-from running import Answers, Desk, Ledger, Said, Says, audit, desk, obliging, one, plan, roster, task, user_text, who
+from running import (
+    POOR,
+    Answers,
+    Desk,
+    Ledger,
+    Said,
+    Says,
+    audit,
+    desk,
+    obliging,
+    one,
+    plan,
+    roster,
+    task,
+    user_text,
+    who,
+)
 
 DIAMOND = plan(task("a"), task("b", "a"), task("c", "a"), task("d", "b", "c"), task("e"))
 
@@ -555,6 +571,21 @@ async def test_a_resume_whose_input_was_redacted_stops_and_names_it() -> None:
     assert "retry" in str(stopped.value)
     gate.open.set()
     assert (await made.runs.retry(run, "b")).state == "answered"
+
+
+async def test_a_resume_whose_rejection_was_redacted_says_that_it_is_not_there_any_more() -> None:
+    gate = Gate("a")
+    capable = Answers(gate, id="capable")
+    poor = Answers(lambda exchange: POOR if who(exchange)[0] == "validator" else "work", id="cheap")
+    tiers, roles = {"cheap": "cheap", "capable": "capable"}, {"validator": "cheap"}
+    made = desk(poor, capable, settings={"tiers": tiers, "roles": roles})
+    run, driving = await started(made, gate, plan(task("a")))
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    redact(made, one(made.entries(run, "task.judged")).seq, "reasons")
+    gate.open.set()
+    await made.runs.resume(run)
+    assert "(not in the ledger any more)" in user_text(capable.asked("worker")[-1])
 
 
 async def test_a_resume_whose_configuration_was_redacted_stops_and_names_it() -> None:
