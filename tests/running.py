@@ -223,7 +223,7 @@ class QuickPool(Pool):
     plugged: Mapping[str, Any] = {}
 
     def means_of(self, config: RunConfig, run: str = "") -> Means:
-        return replace(super().means_of(config, run), sleep=_no_time, **self.plugged)
+        return replace(super().means_of(config, run), **{"sleep": _no_time, **self.plugged})
 
 
 async def _no_time(_: float) -> None:

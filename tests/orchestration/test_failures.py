@@ -1,6 +1,7 @@
 """Providers that fail in each of the twelve kinds: what is tried again, what climbs, and that every call is on the record."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -94,6 +95,42 @@ async def test_a_failing_role_is_asked_again_only_where_that_may_help(kind: Erro
     audit(made.store, ended.run)
 
 
+async def test_before_another_try_as_much_time_goes_by_as_the_record_says() -> None:
+    slept: list[float] = []
+
+    async def sleep(pause_s: float) -> None:
+        slept.append(pause_s)
+
+    failed: set[str] = set()
+
+    def says(exchange: Exchange) -> Said:
+        role = who(exchange)[0]
+        if role in failed:
+            return FINE if role == "validator" else "work"
+        failed.add(role)
+        return fails("rate_limit")
+
+    made = desk(Answers(says))
+    made.pool.plugged = {"sleep": sleep}
+    ended = await made.run(plan=plan(task("a")))
+    assert ended.state == "answered"
+    told = [each.data["pause_us"] for each in made.entries(ended.run) if each.data.get("pause_us")]
+    assert len(told) == 2
+    assert [round(pause_s * 1_000_000) for pause_s in slept] == pytest.approx(told, abs=1)
+
+
+async def test_a_judge_that_says_nothing_sends_nobody_up_the_ladder() -> None:
+    def says(exchange: Exchange) -> Said:
+        return fails("auth_failure") if who(exchange)[0] == "validator" else "work"
+
+    capable = Answers(says, id="capable")
+    made = desk(Answers(says, id="cheap"), capable, settings=TIERS)
+    ended = await made.run(plan=plan(task("a")))
+    assert ended.state == "failed"
+    assert capable.asked("worker") == []
+    assert one(made.entries(ended.run, "task.judged")).data["by"] == "engine"
+
+
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 async def test_an_answer_that_is_not_whole_is_rejected_and_climbs(finish: Any) -> None:
     cheap = Answers(lambda _: completion("half of it", finish=finish), id="cheap")
@@ -174,6 +211,16 @@ async def test_the_whole_ladder_is_climbed_and_then_the_task_is_lost() -> None:
     assert [each.data["rung"] for each in made.entries(ended.run, "task.attempted")] == ["cheap", "capable", "frontier"]
     assert one(made.entries(ended.run, "task.skipped")).data["upstream"] == "a"
     audit(made.store, ended.run)
+
+
+async def test_a_task_that_is_lost_leaves_its_place_to_those_that_wait() -> None:
+    provider = Answers(lambda exchange: "" if who(exchange)[1] == "a" else "fine")
+    made = desk(provider)
+    rows = plan(task("a"), task("b"), task("c", "a", on_upstream_failure="run"))
+    ended = await made.run(plan=rows, wishes=replace(CHECKS, max_parallel=1))
+    assert (ended.state, ended.detail) == ("partial", "without a")
+    assert sorted(str(each.data["task"]) for each in made.entries(ended.run, "task.attempted")) == ["a", "b", "c"]
+    assert provider.peak["worker"] == 1
 
 
 async def test_tries_on_one_rung_come_before_the_next_rung() -> None:

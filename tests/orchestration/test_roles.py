@@ -179,6 +179,14 @@ async def test_a_classifier_may_not_name_a_lane_that_does_not_exist() -> None:
     assert len(provider.asked("classifier")) == 3
 
 
+async def test_every_question_is_bounded_as_the_run_says() -> None:
+    provider = Answers()
+    made = desk(provider, settings={"run": {"timeout_s": 77, "max_output_tokens": 4_000}})
+    await made.run(plan=plan(task("a"), task("b")))
+    assert {who(each)[0] for each in provider.calls} == {"worker", "validator", "synthesizer"}
+    assert {(each.limits.timeout_s, each.limits.max_output_tokens) for each in provider.calls} == {(77, 4_000)}
+
+
 async def test_a_judge_of_the_same_model_as_the_worker_is_recorded_as_such() -> None:
     worker, judge = Answers(id="worker", model="m1"), Answers(id="judge", model="m2")
     for roles, same in (({}, True), ({"validator": "judge"}, False)):

@@ -22,7 +22,7 @@ from hansard.orchestration import seams
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.seams import Verification, read_sources, trimmed
 from hansard.providers.base import failure
-from running import Answers, Desk, Ledger, Said, audit, blocks, desk, obliging, one, plan, task, user_text, who
+from running import Answers, Desk, Ledger, Said, audit, blocks, desk, fails, obliging, one, plan, task, user_text, who
 
 RAMBLING = " ".join(
     ["As a matter of fact, it is worth noting that, in order to say it plainly, please do the only thing."] * 30
@@ -109,6 +109,19 @@ async def test_context_is_trimmed_to_its_share_and_that_is_recorded() -> None:
     assert (entry.data["offered_tokens"], entry.data["admitted_tokens"]) == (500, 10)
     assert at.text(entry, "context") == "é" * 20
     assert trimmed("", 5) == ("", 0, 0, "")
+
+
+async def test_a_source_with_nothing_to_say_is_on_the_record_and_in_no_prompt() -> None:
+    class Silent:
+        async def context(self, request: str, task: str | None) -> str:
+            return ""
+
+    told = Answers()
+    at = desk(told)
+    at.pool.seams["silent"] = Silent()
+    run = await run_with(at, replace(at.config(), context=(source("silent"),)))
+    assert one(at.entries(run, "context.given")).data["failed"] is False
+    assert not any(name.startswith("context") for name, _ in blocks(user_text(told.asked("coordinator")[0])))
 
 
 async def test_a_source_that_breaks_or_hangs_is_recorded_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,6 +453,22 @@ async def test_the_intent_judge_is_asked_only_when_the_answer_is_flagged() -> No
         judged = [e for e in at.entries(run, "answer.checked") if e.data["check"] == "intent_judge"]
         assert [entry.data["outcome"] for entry in judged] == ["flagged"] * asked
         audit(at.store, run)
+
+
+@pytest.mark.parametrize(("max_calls", "why"), [(None, "the shelf is empty"), (2, "calls: 2 of 2 spent")])
+async def test_an_answer_stands_where_nobody_can_say_whether_it_drifted(max_calls: int | None, why: str) -> None:
+    def says(exchange: Exchange) -> Said:
+        if who(exchange)[0] == "intent_judge":
+            return fails("auth_failure", "the shelf is empty")
+        return "Penguins live on the ice and eat fish." if who(exchange)[0] == "worker" else obliging(exchange)
+
+    at = desk(Answers(says))
+    wishes = Wishes(judge_intent=True, max_calls=max_calls)
+    ended = await at.run("compare three message queue libraries for Python", wishes=wishes, lane="alpha")
+    assert ended.state == "answered"
+    judged = one([e for e in at.entries(ended.run, "answer.checked") if e.data["check"] == "intent_judge"])
+    assert judged.data["outcome"] == "crashed"
+    assert why in at.text(judged, "detail")
 
 
 async def test_an_answer_with_code_is_looked_at_and_never_run(tmp_path: Path) -> None:
