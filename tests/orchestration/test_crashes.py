@@ -310,7 +310,22 @@ async def test_a_crash_counts_once_however_often_the_budget_keeps_the_attempt_fr
         [restarted] = at.entries(ended.run, "task.restarted")
         assert restarted.data["restarts"] == 1
         assert not at.entries(ended.run, "task.judged")
-        ledger = ledger.until(len(ledger.commits) - 1)
+        ledger = ledger.until(first_commit(ledger, "task.restarted"))
+
+
+async def test_a_call_that_failed_for_good_has_all_its_tries_whatever_is_cut_off() -> None:
+    def says(exchange: Exchange) -> Said:
+        return fails("auth_failure") if who(exchange)[2] == 1 else "fine"
+
+    def at(store: Ledger) -> Desk:
+        return desk(Answers(says), store=store, settings={"run": {"tries": 2}})
+
+    store = Ledger()
+    run = (await at(store).run(plan=plan(task("a")), wishes=CHECKS)).run
+    for cut in range(1, len(store.commits) + 1):
+        made = at(store.until(cut))
+        assert (await made.runs.drive(run)).state == "answered", cut
+        audit(made.store, run)
 
 
 async def test_a_task_that_its_lane_had_nothing_left_for_is_not_taken_up_again_after_a_cut() -> None:
