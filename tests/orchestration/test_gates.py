@@ -25,6 +25,7 @@ from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.gatekeeping import Gatekeeper, wall_clock_us
 from hansard.orchestration.gates import read_rules
+from hansard.orchestration.progress import progress_of
 from hansard.orchestration.watching import give_back
 from hansard.store.base import Claim, Query, Store
 from hansard.store.sqlite import SqliteStore
@@ -82,6 +83,16 @@ async def test_a_plan_waits_at_its_gate_and_goes_on_when_it_is_approved() -> Non
     assert closed.data["outcome"] == "approved"
     assert one(at.entries(run, "gate.decided")).seq in closed.causes
     audit(at.store, run)
+
+
+async def test_what_is_said_of_a_gate_that_nobody_opened_changes_nothing() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"before": "plan"})
+    await gates_of(at).decide(gate, "approve", actor="human:ann")
+    await at.runs.drive(run)
+    entries = at.entries(run)
+    assert set(progress_of(run, entries).gates) == {gate}
+    assert progress_of(run, [entry for entry in entries if entry.kind != "gate.opened"]).gates == {}
 
 
 async def test_a_rejected_plan_ends_the_run_and_nothing_was_asked() -> None:

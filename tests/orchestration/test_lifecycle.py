@@ -190,6 +190,18 @@ async def test_what_was_done_before_is_read_beside_the_loop_by_whoever_goes_on(m
     assert not {each for each in on_it if each.startswith(("task.", "plan.made plan"))}
 
 
+async def test_a_run_that_is_taken_from_somebody_whose_lease_is_over_says_so() -> None:
+    ledger, told = Ledger(), Gate("d")
+    at = desk(Answers(told), store=ledger)
+    run, driving = await started(at, told)
+    driving.cancel()
+    await asyncio.wait([driving])
+    ledger.claim(run, 0)
+    told.open.set()
+    assert (await at.runs.drive(run)).state == "answered"
+    assert [each.data["because"] for each in at.entries(run, "run.claimed")] == ["new", "expired"]
+
+
 async def test_a_run_whose_claim_the_store_has_forgotten_is_called_resumed_all_the_same() -> None:
     ledger, told = Ledger(), Gate("d")
     at = desk(Answers(told), store=ledger)

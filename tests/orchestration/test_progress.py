@@ -1,9 +1,10 @@
 """The fold over a run's entries: what stands, what was spent, what is still open."""
 
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.roster import Policy
 from hansard.orchestration.plan import parse_plan
 from hansard.orchestration.progress import progress_of
-from running import Answers, Ledger, completion, desk, plan, roster, task, who
+from running import Answers, Desk, Ledger, completion, desk, one, plan, roster, task, who
 
 ROWS = plan(task("a"), task("b", "a"), task("c", "b"))
 PLAN = parse_plan(ROWS, roster(), Policy(), commands=True)
@@ -37,6 +38,18 @@ async def test_what_was_spent_is_the_sum_of_every_answer_by_run_and_by_lane() ->
     assert progress.spent.cost_usd_nano == 11 * len(answers)
     assert sum(each.calls for each in progress.spending.lanes.values()) <= len(answers)
     assert progress.spending.lanes["alpha"].calls > 0
+
+
+async def test_a_call_without_a_price_leaves_a_sum_without_one_whatever_is_cut_off() -> None:
+    def at(store: Ledger) -> Desk:
+        return desk(Answers(lambda _: completion("x", tokens=(7, 5)), unmetered=False), store=store)
+
+    store = Ledger()
+    run = (await at(store).run(plan=ROWS, wishes=Wishes(judge="checks", answer="join"))).run
+    for cut in range(1, len(store.commits) + 1):
+        made = at(store.until(cut))
+        await made.runs.drive(run)
+        assert one(made.entries(run, "run.ended")).data["priced"] is False, cut
 
 
 async def test_questions_and_attempts_without_an_answer_are_open() -> None:
