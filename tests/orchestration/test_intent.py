@@ -176,6 +176,7 @@ ANSWER = "Well, the port is, as it happens, 8080; see [the guide](https://a.exam
         ("The port: 8080, [guide](https://b.example/guide).\n\n```sh\nss -tln\n```", "its links differ"),
         ("See [the guide](https://a.example/guide).\n\n```sh\nss -tln\n```", "it covers less of the request"),
         (ANSWER + "And a little more.", "it is not shorter"),
+        (ANSWER, "it is not shorter"),
         ("  ", "it is empty"),
     ],
 )
@@ -188,6 +189,12 @@ def test_a_revision_says_what_it_was_measured_by() -> None:
     found = accept_revision("Name the port", "The port that we use is 8080.", "The port is 8080.")
     assert (found.words_before, found.words_after) == (7, 4)
     assert found.coverage_before_ppm == found.coverage_after_ppm
+
+
+def test_an_answer_that_is_in_doubt_already_may_be_revised_too() -> None:
+    request, before = "compare three message queue libraries for Python", "Penguins live on the ice and eat fish."
+    assert intent(request, before).flagged
+    assert accept_revision(request, before, "Penguins eat fish.").accepted
 
 
 def test_a_revision_that_is_longer_behind_its_first_200_000_characters_is_not_shorter() -> None:
