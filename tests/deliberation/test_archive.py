@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from deliberating import Heard, Room, config, fails, scripted, synthesis, turn, verdict
+from hansard.deliberation.afterwards.replay import execution_replay, read_original
+from hansard.deliberation.afterwards.validate import directory_breaches
 from hansard.deliberation.archive import Archive, Beginning, is_crashed, read_journal, read_manifest
 from hansard.deliberation.documents import Artifact, Config, RunManifest, transcript_digest
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.inventory import listing, seal_breaches
 from hansard.deliberation.pins import pinned
-from hansard.deliberation.replay import execution_replay, read_original
 from hansard.deliberation.session import PRODUCER, resume_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
-from hansard.deliberation.validate import directory_breaches
 from hansard.domain.council import SessionArchived
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import StoreError, UsageError

@@ -27,6 +27,7 @@ from deliberating import (
 )
 from hansard.app.telling.deliberationviews import spent_on_record
 from hansard.deliberation import chair
+from hansard.deliberation.afterwards.validate import directory_breaches
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.pins import Pins, live, pinned
@@ -38,7 +39,6 @@ from hansard.deliberation.quoting import put_together
 from hansard.deliberation.session import Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
-from hansard.deliberation.validate import directory_breaches
 from hansard.domain.budget import MOST_SPENT
 from hansard.domain.exchange import Completion, Cost, Exchange, Usage
 from hansard.errors import StoreError, UsageError

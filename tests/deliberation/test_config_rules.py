@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from hansard.deliberation.conformance import positive_cases
+from hansard.deliberation.afterwards.conformance import positive_cases
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.config_rules import config_breaches, config_warnings, persona_breaches
 

@@ -1,6 +1,6 @@
 import pytest
 
-from hansard.deliberation.conformance import Case, judge, negative_cases, positive_cases, run_conformance
+from hansard.deliberation.afterwards.conformance import Case, judge, negative_cases, positive_cases, run_conformance
 from hansard.deliberation.documents import DOCUMENTS
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.deliberation.conformance import positive_cases
+from hansard.deliberation.afterwards.conformance import positive_cases
 from hansard.deliberation.documents import (
     ABSENT,
     DOCUMENTS,

@@ -6,8 +6,8 @@ from typing import Any
 
 from deliberating import Heard, Room, config, fails, says, scripted, synthesis, turn, verdict
 from hansard.app.archived.evaluating import Held, short
+from hansard.deliberation.afterwards.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.documents import Config
-from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.story import read_story
 

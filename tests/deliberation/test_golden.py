@@ -9,8 +9,8 @@ import pytest
 
 import symposium
 from deliberating import Room, agent, config, fails, result, script, synthesis, turn, verdict
-from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
-from hansard.deliberation.replay import transcript_replay
+from hansard.deliberation.afterwards.golden import GoldenRun, read_case, recorded, run_case
+from hansard.deliberation.afterwards.replay import transcript_replay
 from hansard.errors import UsageError
 from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted

@@ -1,6 +1,6 @@
 import pytest
 
-from hansard.deliberation.conformance import positive_cases
+from hansard.deliberation.afterwards.conformance import positive_cases
 from hansard.deliberation.documents import AgentConfig, Config, Persona, content_hash
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, LOGICIAN, Personas
 from hansard.errors import UsageError

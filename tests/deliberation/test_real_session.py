@@ -18,7 +18,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.setup.convening import Call, convening, default_config
 from hansard.app.telling.sessionpage import session_page
-from hansard.deliberation.validate import directory_breaches
+from hansard.deliberation.afterwards.validate import directory_breaches
 from hansard.domain.exchange import Completion, Exchange, Schema
 from hansard.providers.base import Heard, Wrapper, answered
 from hansard.providers.local import Local, Serving

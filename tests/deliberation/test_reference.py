@@ -11,12 +11,12 @@ import pytest
 
 import reference_runtime
 from deliberating import PANEL, Heard, Room, config, fails, play, says, script, synthesis, turn, verdict
+from hansard.deliberation.afterwards.replay import transcript_replay
+from hansard.deliberation.afterwards.validate import directory_breaches
 from hansard.deliberation.documents import Config
 from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.protocol.moves import Ask
 from hansard.deliberation.protocol.rules import Rules
-from hansard.deliberation.replay import transcript_replay
-from hansard.deliberation.validate import directory_breaches
 from hansard.domain.exchange import ErrorKind
 
 requirement = pytest.mark.requirement

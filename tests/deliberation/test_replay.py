@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from deliberating import Heard, Room, config, fails, scripted, synthesis, turn, verdict
-from hansard.deliberation.documents import Config, jcs
-from hansard.deliberation.pins import live, pinned
-from hansard.deliberation.replay import (
+from hansard.deliberation.afterwards.replay import (
     CONDITIONS,
     ExecutionReplay,
     Original,
@@ -22,6 +20,8 @@ from hansard.deliberation.replay import (
     read_original,
     transcript_replay,
 )
+from hansard.deliberation.documents import Config, jcs
+from hansard.deliberation.pins import live, pinned
 from hansard.deliberation.setting import Setting
 from hansard.errors import UsageError
 from hansard.providers.base import Wrapper

@@ -12,7 +12,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 import symposium
-from hansard.deliberation.conformance import negative_cases, positive_cases, schema_file
+from hansard.deliberation.afterwards.conformance import negative_cases, positive_cases, schema_file
 from hansard.deliberation.documents import DOCUMENTS, Invalid
 from hansard.providers.schema import compile
 from schema_files import FOLDER, schema_text

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from hansard.deliberation.conformance import positive_cases
+from hansard.deliberation.afterwards.conformance import positive_cases
 from hansard.deliberation.documents import FakeProviderScript, Invalid, Usage
 from hansard.deliberation.documents.output import asking_schema
 from hansard.deliberation.documents.scripting import neutral_script, usage_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.deliberation.conformance import positive_cases
+from hansard.deliberation.afterwards.conformance import positive_cases
 from hansard.deliberation.documents import Config, Invalid, Persona, SelectorBudget, SelectorOutput, Usage
 from hansard.deliberation.personas import DEFAULT_PANEL, Personas
 from hansard.deliberation.selector import (

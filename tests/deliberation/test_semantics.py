@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.deliberation.conformance import positive_cases
+from hansard.deliberation.afterwards.conformance import positive_cases
 from hansard.deliberation.documents import transcript_digest
 from hansard.deliberation.documents.semantics import moment, semantic_breaches
 from hansard.providers.schema.assertions import is_date_time

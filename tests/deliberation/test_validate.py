@@ -12,10 +12,10 @@ import pytest
 
 import symposium
 from deliberating import PANEL, Heard, Room, config, fails, says, script, scripted, synthesis, turn, verdict
+from hansard.deliberation.afterwards.validate import artifact_breaches, directory_breaches
 from hansard.deliberation.documents import Config
 from hansard.deliberation.documents.reading import MAX_BYTES
 from hansard.deliberation.documents.scripting import neutral_script
-from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.exchange import Completion, Exchange
 from hansard.providers.scripted import Scripted
 

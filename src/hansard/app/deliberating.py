@@ -14,11 +14,11 @@ from typing import Any, ParamSpec, TypeVar
 from hansard.app.service import Hansard
 from hansard.app.setup.convening import Call, Convening, convening, given
 from hansard.app.setup.wishes import Wishes
+from hansard.deliberation.afterwards.replay import ExecutionReplay, PinningViolation, TranscriptReplay
+from hansard.deliberation.afterwards.replay import transcript_replay as _transcript_replay
 from hansard.deliberation.documents import Artifact, Config, SynthesisContent
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
-from hansard.deliberation.replay import ExecutionReplay, PinningViolation, TranscriptReplay
-from hansard.deliberation.replay import transcript_replay as _transcript_replay
 from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.providers.base import Provider

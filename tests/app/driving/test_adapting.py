@@ -19,10 +19,10 @@ from hansard.app.setup.convening import Call, convening, default_config
 from hansard.app.telling.deliberationviews import convening_of
 from hansard.app.telling.span_names import INPUT_TOKENS, OUTPUT_TOKENS
 from hansard.app.telling.spans import run_spans
+from hansard.deliberation.afterwards.validate import artifact_breaches, directory_breaches
 from hansard.deliberation.documents import Config
 from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
 from hansard.deliberation.questions import read_questions
-from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.domain.value import replace
 from hansard.errors import ProviderError, Unavailable, UsageError

@@ -9,7 +9,7 @@ import pytest
 from app.driving.killed_panels import laid
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
-from hansard.deliberation.validate import artifact_breaches
+from hansard.deliberation.afterwards.validate import artifact_breaches
 from hansard.record.history import fold
 
 

@@ -12,7 +12,7 @@ import pytest
 from hansard.app.driving.panel_provider import dissent
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.runviews import run_view
-from hansard.deliberation.validate import artifact_breaches
+from hansard.deliberation.afterwards.validate import artifact_breaches
 from hansard.domain.exchange import Exchange
 from hansard.domain.roster import Roster
 from hansard.errors import UsageError

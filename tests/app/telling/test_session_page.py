@@ -13,8 +13,8 @@ from hansard.app.driving.chaining import problem_with
 from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.telling.markdown import as_markdown
 from hansard.app.telling.sessionpage import disagreements, session_page
+from hansard.deliberation.afterwards.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.documents import Artifact, Config
-from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.domain.value import replace
 from hansard.errors import UsageError
 

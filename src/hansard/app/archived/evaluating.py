@@ -17,9 +17,9 @@ from hansard.app.setup.convening import Convening
 from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.telling.directories import find_session
 from hansard.app.views import View
+from hansard.deliberation.afterwards.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.documents import Artifact, Config, unrepresentable
 from hansard.deliberation.documents.transcript import seated
-from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.inventory import EVENTS
 from hansard.deliberation.metrics import metrics_of

@@ -18,12 +18,14 @@ from hansard.app.settings import Settings
 from hansard.app.telling.deliberationviews import artifacts_of, has_session, held_none
 from hansard.app.telling.directories import directory_of, find_session, listing_of, listings_of
 from hansard.app.wiring import found_ledger, open_script
+from hansard.deliberation.afterwards.conformance import Report, run_conformance
+from hansard.deliberation.afterwards.golden import GoldenRun, read_case, recorded, run_case
+from hansard.deliberation.afterwards.replay import TranscriptReplay, read_original, transcript_replay
+from hansard.deliberation.afterwards.validate import artifact_breaches, directory_breaches, same_json
 from hansard.deliberation.archive import is_crashed, read_journal, read_manifest, session_around, write_whole
-from hansard.deliberation.conformance import Report, run_conformance
 from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Config, Invalid
 from hansard.deliberation.documents.config_rules import config_breaches
 from hansard.deliberation.documents.reading import load
-from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.inventory import (
     ARTIFACT,
     CONFIG,
@@ -36,10 +38,8 @@ from hansard.deliberation.inventory import (
     seal_of,
 )
 from hansard.deliberation.personas import Personas
-from hansard.deliberation.replay import TranscriptReplay, read_original, transcript_replay
 from hansard.deliberation.session import Pen
 from hansard.deliberation.story import read_story
-from hansard.deliberation.validate import artifact_breaches, directory_breaches, same_json
 from hansard.domain.fact import Body
 from hansard.domain.strict_json import read_json
 from hansard.domain.value import value

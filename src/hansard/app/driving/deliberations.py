@@ -25,11 +25,11 @@ from hansard.app.telling.deliberationviews import ENDS, deliberation_view, delib
 from hansard.app.telling.directories import directory_of, listing_of
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
+from hansard.deliberation.afterwards.replay import ExecutionReplay, check_assumed, fresh_id, most_calls, read_original
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.inventory import lacking
 from hansard.deliberation.pins import Pins
-from hansard.deliberation.replay import ExecutionReplay, check_assumed, fresh_id, most_calls, read_original
 from hansard.deliberation.session import Sitting
 from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.council import SessionArchived

@@ -17,12 +17,12 @@ from hansard.app.pool import Pool
 from hansard.app.setup.convening import Convening
 from hansard.app.setup.given_up import RESTARTS, given_up
 from hansard.app.telling.deliberationviews import ENDS, Spent, convening_of, has_session, spent_on_record
+from hansard.deliberation.afterwards.replay import LONGEST_ID, ExecutionReplay, Original, execution_replay
 from hansard.deliberation.archive import Taken
 from hansard.deliberation.chair import Held
 from hansard.deliberation.documents import Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins, live
-from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, Original, execution_replay
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story, read_story

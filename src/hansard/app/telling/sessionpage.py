@@ -9,7 +9,7 @@ from hansard.app.telling.deliberationviews import asked_for, left_out, pending_o
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runpage import whole_page
 from hansard.app.views import positions, usd
-from hansard.deliberation.evaluation import evaluation_of, postmortem_of
+from hansard.deliberation.afterwards.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.metrics import metrics_of
 from hansard.domain.budget import in_nano
 

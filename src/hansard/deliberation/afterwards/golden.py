@@ -9,12 +9,12 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from hansard.deliberation.afterwards.replay import most_calls
 from hansard.deliberation.documents import Config, GoldenTestCase, Persona, jcs
 from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.pins import as_recorded
-from hansard.deliberation.replay import most_calls
 from hansard.deliberation.session import Pen, Sitting, run_session
 from hansard.deliberation.setting import Setting
 from hansard.domain.strict_json import read_json
