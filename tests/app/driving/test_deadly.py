@@ -120,3 +120,17 @@ async def test_whoever_lives_goes_on_where_fewer_have_died(mode: str) -> None:
     assert (await at.runs.drive(run)).state == "answered"
     assert at.runs.show(run)["interrupted"] is None
     audit(ledger, run)
+
+
+async def test_as_many_may_die_at_a_run_of_which_a_task_is_done_again_as_at_a_new_one() -> None:
+    ledger = Ledger()
+    run = await submitted(ledger, "request")
+    at = at_home(ledger)
+    assert (await at.runs.drive(run)).state == "answered"
+    task = at.runs.show(run)["tasks"][0]["task"]
+    for _ in range(2):
+        await at_home(ledger).runs.ask_to_retry(run, task)
+        for _ in range(RESTARTS + 3):
+            ledger = await started(ledger, run)
+        await refused(ledger, run)
+    audit(ledger, run)
