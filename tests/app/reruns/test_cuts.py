@@ -233,3 +233,33 @@ async def test_what_was_skipped_when_a_run_was_cancelled_does_not_pass_for_what_
     monkeypatch.setattr(Journal, "record_all", slowly)
     await comes_out_the_same(at, run)
     assert judged.is_set()
+
+
+async def test_what_a_run_did_not_come_to_before_a_cut_holds_nobody_up_who_began_there() -> None:
+    d_done, ledger = asyncio.Event(), Ledger()
+
+    async def says(exchange: Exchange) -> Said:
+        role, about, attempt = who(exchange)
+        if (role, about, attempt) == ("worker", "late", 1):
+            await d_done.wait()
+            return fails("invalid_request", "it did not work")
+        if (role, about) == ("worker", "e"):
+            d_done.set()
+        said = obliging(exchange)
+        assert isinstance(said, str | dict)
+        return said
+
+    # Answered from the record, `late` is lost before `early` sets both others free at once.
+    rows = [task("late"), task("early"), task("c", "late", "early", on_upstream_failure="run")]
+    rows += [task("d", "early"), task("e", "d")]
+    at = desk(Answers(says), store=ledger)
+    run = (await at.run(plan=plan(*rows), wishes=Wishes(judge="checks", answer="join"))).run
+    lost = next(each.seq for each in at.entries(run, "task.judged") if each.data["task"] == "late")
+    behind = next(n for n in range(len(ledger.commits)) if ledger.until(n).head().size > lost)
+    at = desk(Answers(says), store=ledger.until(behind))
+    assert [each.data["task"] for each in at.entries(run, "task.attempted")] == ["late", "early", "d", "e"]
+    await at.runs.cancel(run)
+    assert (await at.runs.drive(run)).state == "cancelled"
+    await at.runs.ask_to_retry(run, "early")
+    assert (await at.runs.drive(run)).state == "partial"
+    await comes_out_the_same(at, run)

@@ -329,7 +329,7 @@ class _Rerun:
         """The order in which calls are made; None where it does not matter."""
         # Somebody else's answers lead to other questions. Without a limit nobody takes anything from anybody, but what
         # the record does not come to any more must not stand in the way of what it has.
-        if self._swap or not (_is_limited(config) or self._cut):
+        if self._swap or not (_is_limited(config) or any(phase.cut for phase in self._phases)):
             return None
         self._order.is_limited, self._order.is_timed = _is_limited(config), _is_timed(config)
         return self._order
