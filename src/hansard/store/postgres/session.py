@@ -3,7 +3,7 @@
 import select
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -44,10 +44,10 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             return super().wait(gen, *args, **kwargs)
         try:
             return super().wait(_spoken_within(self.patience_s, gen), *args, **kwargs)
-        except _Silence as silence:
+        except Silence:
             # What it says later would be taken for the answer to something else.
             self.close()
-            raise psycopg.OperationalError(str(silence)) from None
+            raise
 
     @contextmanager
     def unhurried(self) -> Iterator[None]:
@@ -59,8 +59,12 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             self.patience_s = limit
 
 
-class _Silence(Exception):
+class Silence(psycopg.OperationalError):
     """The server has said nothing for too long."""
+
+
+class Ended(Unavailable):
+    """A session ended while something was read in it."""
 
 
 def _spoken_within(limit_s: float, gen: Generator[Any, Any, R]) -> Generator[Any, Any, R]:
@@ -73,7 +77,7 @@ def _spoken_within(limit_s: float, gen: Generator[Any, Any, R]) -> Generator[Any
             if ready:
                 silent_since = time.monotonic()
             elif time.monotonic() - silent_since > limit_s:
-                raise _Silence(f"the server was silent for {limit_s:g} s")
+                raise Silence(f"the server was silent for {limit_s:g} s")
             state = gen.send(ready)
     except StopIteration as end:
         answer: R = end.value
@@ -245,6 +249,15 @@ class Readers:
         """None until there was a server."""
         self.closed = False
 
+    def read(self, work: Callable[[Connection], R]) -> R:
+        """What is read in a session. Where the server ends it meanwhile, that is read once more in the next: it changes nothing."""
+        try:
+            with self.lent() as reader:
+                return work(reader)
+        except Ended:
+            with self.lent() as reader:
+                return work(reader)
+
     @contextmanager
     def lent(self) -> Iterator[Connection]:
         """A session for the block. After a failure it is not used again, so the next call begins a new one."""
@@ -252,17 +265,22 @@ class Readers:
         try:
             yield reader
         except BaseException as error:
+            over = is_over(reader, error)
             reader.close()
             if isinstance(error, psycopg.Error):
-                why = reason(error, self._address)
-                kind = Unavailable if isinstance(error, psycopg.OperationalError) else StoreError
-                raise kind(f"cannot read {self._address.place}: {why}") from error
+                raise self._failure(error, over=over) from error
             raise
         with self._lock:
             if not self.closed:
                 self._idle.append(reader)
                 return
         reader.close()
+
+    def _failure(self, error: psycopg.Error, *, over: bool) -> StoreError:
+        told = f"cannot read {self._address.place}: {reason(error, self._address)}"
+        if over and not isinstance(error, Silence):
+            return Ended(told)
+        return Unavailable(told) if isinstance(error, psycopg.OperationalError) else StoreError(told)
 
     def close(self) -> None:
         """Close what is idle; what is lent is closed when it comes back."""

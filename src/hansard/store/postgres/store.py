@@ -113,8 +113,7 @@ class PostgresStore:
 
     def head(self) -> Head:
         self._writer.settle()
-        with self._readers.lent() as reader:
-            row = self._read_head(reader)
+        row = self._readers.read(self._read_head)
         if row is None:
             raise StoreError(f"{self.place} has no head row; {repair_of(self.place)}")
         return sequence_of(row, self.place).head()
@@ -182,28 +181,7 @@ class PostgresStore:
 
     def wait(self, size: int, timeout_s: float) -> int:
         until = time.monotonic() + timeout_s
-        with self._readers.lent() as reader:
-            now = self._grown_to(reader)
-            if now > size or timeout_s <= 0:
-                return now
-            # Listen first, then look: what is committed between the two is seen by the look.
-            listening = listens(reader, self._address.channel)
-            while True:
-                now = self._grown_to(reader)
-                left = until - time.monotonic()
-                if now > size or left <= 0 or self._readers.closed:
-                    break
-                if listening:
-                    # Where nothing happens a server is silent: only what is asked has to be answered in time.
-                    with reader.unhurried():
-                        for _ in reader.notifies(timeout=min(LISTENING_POLL_S, left), stop_after=1):
-                            pass
-                else:
-                    time.sleep(min(POLL_S, left))
-            if listening:
-                # Nobody reads from an idle session, and the server would keep its messages.
-                reader.execute("UNLISTEN *")
-        return now
+        return self._readers.read(lambda reader: self._wait(reader, size, until))
 
     def body(self, seq: int, part: str) -> StoredBody | None:
         row = self._one(
@@ -350,8 +328,7 @@ class PostgresStore:
             raise UsageError(f"{self.place} has layout {version}; this version of Hansard reads layout {VERSION}")
 
     def _fault(self) -> str | None:
-        with self._readers.lent() as reader:
-            return fault(reader)
+        return self._readers.read(fault)
 
     def _first_at(self, ts: int) -> int:
         """The first seq at or after a time; ts never falls, so this is a binary search and needs no index."""
@@ -371,6 +348,29 @@ class PostgresStore:
         if row and not self.broken:
             self._writer.has_grown(reader, seen, row[:2])
         return row
+
+    def _wait(self, reader: Connection, size: int, until: float) -> int:
+        now = self._grown_to(reader)
+        if now > size or until <= time.monotonic():
+            return now
+        # Listen first, then look: what is committed between the two is seen by the look.
+        listening = listens(reader, self._address.channel)
+        while True:
+            now = self._grown_to(reader)
+            left = until - time.monotonic()
+            if now > size or left <= 0 or self._readers.closed:
+                break
+            if listening:
+                # Where nothing happens a server is silent: only what is asked has to be answered in time.
+                with reader.unhurried():
+                    for _ in reader.notifies(timeout=min(LISTENING_POLL_S, left), stop_after=1):
+                        pass
+            else:
+                time.sleep(min(POLL_S, left))
+        if listening:
+            # Nobody reads from an idle session, and the server would keep its messages.
+            reader.execute("UNLISTEN *")
+        return now
 
     def _grown_to(self, reader: Connection) -> int:
         row = self._read_head(reader)
@@ -397,8 +397,7 @@ class PostgresStore:
         return rows[0] if rows else None
 
     def _all(self, sql: str, *values: object) -> list[Any]:
-        with self._readers.lent() as reader:
-            return reader.execute(sql, values, binary=True).fetchall()
+        return self._readers.read(lambda reader: reader.execute(sql, values, binary=True).fetchall())
 
 
 def _may_be_stored(text: str) -> bool:
