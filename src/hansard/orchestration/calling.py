@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from hashlib import sha256
 from typing import TypeVar
 
+from hansard.domain.budget import Spend
 from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.value import value
 from hansard.errors import UsageError
@@ -26,9 +27,12 @@ from hansard.providers.retry import Retries
 T = TypeVar("T")
 Held = Sequence[tuple[Purse, Reserved]]
 """What was set aside for a call, in each purse that pays for it."""
-Turn = Callable[[Call, str | None, Callable[[], Breach | None]], AbstractAsyncContextManager[None]]
+Count = Callable[[str | None, Spend], None]
+"""Counts what a lane, or none, has spent."""
+Turn = Callable[[Call, str | None, Callable[[], Breach | None], Count], AbstractAsyncContextManager[None]]
 """Is entered when it is the turn of a call, of a lane or of none; what happens inside comes before the next one's turn. The
-last tells which budget says no to it now, if any, for good or until others have their answers."""
+third tells which budget says no to it now, if any, for good or until others have their answers; the last counts what was spent
+and is not in the record that is driven here."""
 
 
 @value
@@ -220,7 +224,7 @@ class Caller:
                 return breach
             return None
 
-        async with self.means.turn(call, lane, refusal) if self.means.turn else nullcontext():
+        async with self.means.turn(call, lane, refusal, self._count) if self.means.turn else nullcontext():
             while True:
                 try:
                     return reserve()
@@ -229,6 +233,11 @@ class Caller:
                         raise
                     self._freed.clear()
                     await self._freed.wait()
+
+    def _count(self, lane: str | None, took: Spend) -> None:
+        own = self._lanes.get(lane) if lane else None
+        for purse in (self.purse, own) if own else (self.purse,):
+            purse.count(took)
 
     def at_once(self, reserve: Callable[[], T]) -> T | None:
         """What `reserve` gives where nobody has to wait for it."""

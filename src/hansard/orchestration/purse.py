@@ -110,7 +110,12 @@ class Purse:
 
     def charge(self, completion: Completion) -> None:
         """Count what a call took."""
-        self.spent = self.spent.plus(completion, completion.latency_us if self.lane else 0)
+        self.count(Spend().plus(completion, completion.latency_us))
+
+    def count(self, took: Spend) -> None:
+        """Count what was spent, wherever that was."""
+        took_us = took.elapsed_us if self.lane else 0
+        self.spent = self.spent.more(took.calls, took.tokens, took.cost_usd_nano, took_us, priced=took.priced)
 
     def _within_time(self, exchange: Exchange) -> Exchange:
         left_s = self._left_s()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hansard.app.setup.wishes import Wishes
+from hansard.domain.budget import Budget
 from hansard.domain.exchange import Exchange
 from rerunning import DIAMOND, comes_out_the_same, picky, wordy
 from running import (
@@ -19,6 +20,7 @@ from running import (
     fails,
     obliging,
     plan,
+    roster,
     task,
     who,
 )
@@ -234,3 +236,30 @@ async def test_a_role_that_was_asked_from_its_first_turn_again_after_a_crash_ans
             continue
         await resumed.runs.resume(ended.run)
         await comes_out_the_same(resumed, ended.run, commits)
+
+
+@pytest.mark.parametrize("role", ["validator", "synthesizer"])
+async def test_what_a_crash_cut_short_is_counted_behind_whomever_a_budget_refused_before(role: str) -> None:
+    def failing(left: list[int]) -> Answers:
+        def says(exchange: Exchange) -> Said:
+            if who(exchange)[:2] == ("worker", "a"):
+                return fails("auth_failure")
+            if who(exchange)[0] == role and left[0]:
+                left[0] -= 1
+                return fails("rate_limit") if left[0] else "I would rather not say"
+            return obliging(exchange)
+
+        return Answers(says)
+
+    # What was lost and what the rest took make up the budget of the run. That of the lane ends before.
+    wishes = Wishes(max_calls=4, ladder=("told", "told:better"), roster=roster(alpha={"budget": Budget(max_calls=1)}))
+    ledger = Ledger()
+    at = desk(failing([2]), store=ledger)
+    ended = await at.run(plan=plan(task("a"), task("b", lane="beta")), wishes=wishes)
+    refused = set[str]()
+    for killed in range(3, len(ledger.commits)):
+        resumed = desk(failing([0]), store=ledger.until(killed))
+        await resumed.runs.drive(ended.run)
+        refused |= {each.data.get("lane", "run") for each in resumed.entries(ended.run, "budget.breached")}
+        await comes_out_the_same(resumed, ended.run, killed)
+    assert refused == {"alpha", "run"}

@@ -17,10 +17,14 @@ from rerunning import IN_PANEL, again, before_a_panel, comes_out_the_same
 from running import (
     Answers,
     Ledger,
+    Said,
     desk,
+    fails,
+    obliging,
     plan,
     roster,
     task,
+    who,
 )
 
 
@@ -169,3 +173,27 @@ async def test_a_session_with_which_the_next_attempt_went_on_counts_once() -> No
         retried = desk(Answers(), Voices(), store=ledger.until(commits), settings=settings)
         await retried.runs.retry(ended.run, "b")
         await comes_out_the_same(retried, ended.run, commits)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize(("role", "limit"), [("synthesizer", 4), *(("validator", limit) for limit in range(3, 8))])
+async def test_what_a_session_took_is_counted_behind_whomever_a_budget_refused_before(
+    role: str, limit: int, restarts: int
+) -> None:
+    def says(exchange: Exchange) -> Said:
+        return fails("auth_failure") if who(exchange)[:2] == ("worker", "a") else obliging(exchange)
+
+    settings = {"panels": PANELS, "budget": {"max_calls": limit}, "roles": {role: "panel:bench"}}
+    ledger = Ledger()
+    at = desk(Answers(says), Voices(), store=ledger, settings=settings)
+    lanes = roster(alpha={"budget": Budget(max_calls=1)})
+    config = at.config(Wishes(ladder=("told", "told:better"), roster=lanes))
+    config = replace(config, tuning=replace(config.tuning, restarts=restarts))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b", lane="beta")))
+    await at.runs.drive(run)
+    for killed in range(3, len(ledger.commits)):
+        resumed = desk(Answers(says), Voices(), store=ledger.until(killed), settings=settings)
+        await resumed.runs.drive(run)
+        # A session goes on behind a crash: what it takes then counts then.
+        await comes_out_the_same(resumed, run, killed)

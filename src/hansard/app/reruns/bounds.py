@@ -69,7 +69,7 @@ class Until:
         # Nobody decides at a gate that the record did not come to; but who waited to open it would hold up those at others.
         # Before another phase it stays shut: there it may be opened for something else.
         self._free = GateOpened.KIND if is_last else ""
-        self._to_ask = {each for each in phase.order if isinstance(each, Call)}
+        self._to_ask = {each for _, each in phase.order if isinstance(each, Call)}
         self._stands.clear()
 
     def owe(self, pay: Callable[[], None]) -> None:

@@ -1,12 +1,15 @@
 """In which order a run is run again: as it stands in the record. Where a budget was scarce, who came first decided who got it."""
 
 import asyncio
+from bisect import bisect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from hansard.app.reruns.bounds import LOOK_S, PATIENCE_S, Until
+from hansard.app.reruns.lost import Lost
 from hansard.app.reruns.phases import Phase, Refused
+from hansard.orchestration.calling import Count
 from hansard.orchestration.purse import Breach
 from hansard.providers.recording import Call
 from hansard.store.base import Store
@@ -16,14 +19,20 @@ Refusal = Callable[[], Breach | None]
 
 
 class Order:
-    """Whose turn it is. A question that the record does not have waits for where a budget said no, or for the end."""
+    """Whose turn it is. A question that the record does not have waits for where a budget said no, or for the end.
 
-    def __init__(self, memory: Store, until: Until) -> None:
-        self._memory, self._until = memory, until
+    What was lost counts from its place on: for whoever is asked here, and, by `lose`, for whoever drives next.
+    """
+
+    def __init__(self, memory: Store, until: Until, lose: Count) -> None:
+        self._memory, self._until, self._lose = memory, until, lose
         self._due: deque[Call | Refused] = deque()
         self._known: set[Call] = set()
         self._waiting: dict[Call, tuple[str | None, Refusal, asyncio.Event]] = {}
-        self._before: Mapping[Call, int] = {}
+        self._places: Sequence[int] = ()
+        self._answered: Mapping[Call, int] = {}
+        self._lost: deque[Lost] = deque()
+        self._count: Count = lambda _lane, _took: None
         self._given_up = False
         self._asking: dict[Call, Refusal] = {}
         """Whose turn it is, or who waits for it."""
@@ -34,14 +43,22 @@ class Order:
         self.is_timed = False
         """Whether nothing is set aside that an answer could give back: where lanes have seconds, and there is no other limit."""
 
-    def begin(self, phase: Phase) -> None:
-        self._due, self._given_up = deque(phase.order), False
-        self._before = {call: len(phase.order) - before for call, before in phase.before.items()}
-        self._known = {each for each in phase.order if isinstance(each, Call)}
+    def begin(self, phase: Phase, lost: Iterable[Lost]) -> None:
+        self._places, self._answered = [place for place, _ in phase.order], phase.answered
+        self._due, self._given_up = deque(each for _, each in phase.order), False
+        self._lost = deque(sorted(lost, key=lambda each: each.place))
+        self._known = {each for each in self._due if isinstance(each, Call)}
+
+    def give_up(self) -> None:
+        """From here on nobody waits for his turn, and all that was lost counts."""
+        self._given_up = True
+        self._count_lost()
 
     @asynccontextmanager
-    async def turn(self, call: Call, lane: str | None, refusal: Refusal) -> AsyncIterator[None]:
+    async def turn(self, call: Call, lane: str | None, refusal: Refusal, count: Count) -> AsyncIterator[None]:
         """The turn of a call."""
+        self._count = count
+        self._count_lost()
         self._asking[call] = refusal
         # Those who hold their answers back for him see what he waits for.
         self._came.set()
@@ -61,6 +78,7 @@ class Order:
             self._asking.pop(call, None)
             if self._due and self._due[0] == came:
                 self._due.popleft()
+                self._count_lost()
                 self._came.set()
             self._call()
 
@@ -81,7 +99,17 @@ class Order:
 
     def _left_at(self, call: Call) -> int:
         """How many were still to be asked when a call was answered."""
-        return self._before.get(call, len(self._due))
+        return self._left_behind(self._answered[call]) if call in self._answered else len(self._due)
+
+    def _left_behind(self, place: int) -> int:
+        return len(self._places) - bisect(self._places, place)
+
+    def _count_lost(self) -> None:
+        """Count what was lost before whoever is due was asked."""
+        while self._lost and (self._given_up or len(self._due) <= self._left_behind(self._lost[0].place)):
+            lost = self._lost.popleft()
+            for count in (self._lose, self._count):
+                count(lost.lane, lost.took)
 
     def _is_wanted(self, call: Call) -> bool:
         """Whether whoever is due waits for what this answer leaves over, or for what it takes. The first that came goes first."""
@@ -102,7 +130,7 @@ class Order:
             now = self._memory.head().size, len(self._due)
             idle_s = idle_s + LOOK_S if now == before and (self._waiting or self._held) else 0.0
             before = now
-        self._given_up = True
+        self.give_up()
         self._came.set()
         self._call()
 

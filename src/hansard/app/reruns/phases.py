@@ -4,13 +4,11 @@ A phase that was cut (cancelled, out of time, interrupted and not gone on with) 
 tells that moment is the record: which questions were asked and never answered, and what had been done by then.
 """
 
-from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.domain.value import value
 from hansard.ledger.entry import Entry
 from hansard.providers.recording import Call
@@ -69,10 +67,11 @@ class Phase:
     """Results by its end that a verdict could have come of, and none did."""
     done: Counter[Deed]
     """What had been done by its end, since the run began."""
-    order: Sequence[Call | Refused]
-    """Whom it asked, one after another, and where a budget said no; what a crash cut short is not among them."""
-    before: Mapping[Call, int]
-    """How many of those came before somebody's answer."""
+    order: Sequence[tuple[int, Call | Refused]]
+    """Whom it asked, one after another, and where a budget said no, each with its place; what a crash cut short is not among
+    them."""
+    answered: Mapping[Call, int]
+    """The places of the answers."""
 
     def stands_at(self, call: Call, digest: str) -> bool:
         """Whether the recorded run came no further than this question."""
@@ -85,18 +84,16 @@ class Phase:
         return next((each for each in self.attempts.get(task, ()) if each > previous), previous + 1)
 
 
-def phases_of(reader: Reader, recorded: Sequence[Entry], given_up: Set[int]) -> list[Phase]:
-    """The phases of a run, in their order. What was `given_up` is in none of them."""
-    entries = [entry for entry in recorded if entry.seq not in given_up]
-    first = _first_places(recorded)
+def phases_of(reader: Reader, entries: Sequence[Entry]) -> list[Phase]:
+    """The phases of a run, in their order."""
     claimed = max((entry.seq for entry in entries if entry.kind == "run.claimed"), default=-1)
     # What nobody has taken up yet has changed nothing.
     retries = [at for at, entry in enumerate(entries) if entry.kind == "run.retry_asked" and entry.seq < claimed]
     bounds = zip([0, *retries], [*retries, len(entries)], strict=True)
-    return [_phase(reader, entries[begin:end], entries[:end], first) for begin, end in bounds]
+    return [_phase(reader, entries[begin:end], entries[:end]) for begin, end in bounds]
 
 
-def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry], first: Mapping[int, int]) -> Phase:
+def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Phase:
     asked = {entry.seq: entry for entry in own if entry.kind in ("task.attempted", "role.asked")}
     swallowed = _swallowed(own, so_far)
     answers = {seq for entry in own if is_answer(entry) for seq in entry.causes}
@@ -116,7 +113,7 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry], first:
     # The seconds of a run may end behind its answer, while that is looked at.
     cut = ended is None or ended.data["reason"] in CUT_SHORT or any(map(is_out_of_time, own))
     waits = stood if cut else set[int]()
-    order = _order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits}, first)
+    order = _order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits})
     return Phase(
         retry=own[0] if own[0].kind == "run.retry_asked" else None,
         ended=ended,
@@ -131,8 +128,8 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry], first:
         swallowed={call: seq for seq, call in swallowed.items()},
         unjudged=_unjudged(so_far),
         done=deeds(so_far),
-        order=[each for _, each in order],
-        before=_before(own, {seq: call for seq, (call, _) in calls.items()}, [place for place, _ in order], first),
+        order=order,
+        answered=_answered(own, {seq: call for seq, (call, _) in calls.items()}),
     )
 
 
@@ -174,33 +171,15 @@ def _unjudged(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in came if (entry.data["task"], entry.data["attempt"]) not in judged]
 
 
-def _first_places(entries: Sequence[Entry]) -> Mapping[int, int]:
-    """Where a question to a panel, and its answer, stood first, of those that were repeated after a crash: the session went on."""
-    sessions = sessions_by_question(entries)
-    asked, answered = dict[str, int](), dict[str, int]()
-    places = {seq: asked.setdefault(session, seq) for seq, session in sorted(sessions.items())}
-    for entry in filter(is_answer, entries):
-        for session in (sessions[seq] for seq in entry.causes if seq in sessions):
-            places[entry.seq] = answered.setdefault(session, entry.seq)
-    return places
+def _answered(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Mapping[Call, int]:
+    answers = filter(is_answer, entries)
+    return {calls[seq]: entry.seq for entry in answers for seq in entry.causes if seq in calls}
 
 
-def _before(
-    entries: Sequence[Entry], calls: Mapping[int, Call], places: Sequence[int], first: Mapping[int, int]
-) -> Mapping[Call, int]:
-    """How many of these `places` lie before the answer to each call."""
-    answers = ((entry.seq, calls[seq]) for entry in entries if is_answer(entry) for seq in entry.causes if seq in calls)
-    return {call: bisect(places, first.get(seq, seq)) for seq, call in answers}
-
-
-def _order(
-    entries: Sequence[Entry], calls: Mapping[int, Call], first: Mapping[int, int]
-) -> list[tuple[int, Call | Refused]]:
-    """Each with its place. A question that was repeated stands where it was put last; one to a panel, whose session went on,
-    where it was put first.
-    """
+def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> list[tuple[int, Call | Refused]]:
+    """Each with its place. A question that was repeated stands where it was put last."""
     newest = {call: seq for seq, call in calls.items()}
-    placed: list[tuple[int, Call | Refused]] = [(first.get(seq, seq), call) for call, seq in newest.items()]
+    placed: list[tuple[int, Call | Refused]] = [(seq, call) for call, seq in newest.items()]
     skipped = {seq: entry.data["task"] for entry in entries if entry.kind == "task.skipped" for seq in entry.causes}
     for entry in (entry for entry in entries if entry.kind == "budget.breached" and not is_of_the_cut(entry)):
         lane = entry.data.get("lane")

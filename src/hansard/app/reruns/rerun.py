@@ -6,7 +6,7 @@ did not. Nonces, ids and the clock of gates come from the record, so prompts com
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from hansard.app.finding import unknown_run
 from hansard.app.reruns.bounds import Bounded, Until
 from hansard.app.reruns.decisions import Key, decisions
 from hansard.app.reruns.gates import Gates
+from hansard.app.reruns.lost import Lost, lost_calls, put_again
 from hansard.app.reruns.order import Order
 from hansard.app.reruns.phases import Phase, given_up, is_answer, phases_of
 from hansard.app.reruns.sound import refuse_contradictions
@@ -24,7 +25,7 @@ from hansard.app.settings import Settings
 from hansard.app.setup.panels import share_of
 from hansard.app.views import View
 from hansard.app.wiring import found_ledger, replayed
-from hansard.domain.budget import Budget, Spend
+from hansard.domain.budget import Budget
 from hansard.domain.fact import Body
 from hansard.domain.value import value
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
@@ -121,21 +122,20 @@ class _Rerun:
         self._progress = progress_of(run, self._entries)
         self._given_up = given_up(self._entries)
         kept = self._kept = [entry for entry in self._entries if entry.seq not in self._given_up]
-        self._phases = phases_of(self._reader, self._entries, self._given_up)
+        self._phases = phases_of(self._reader, kept)
         self._until = Until(memory, self._phases[0], swap)
-        self._order = Order(memory, self._until)
         self._programs = Programs(self._reader, kept, self._until)
         self._replayed = replayed(recording_of(self._reader, kept))
-        self._taken = Taken(self._reader, self._entries)
+        put = put_again(self._entries, self._phases, self._given_up)
+        self._taken = Taken(self._reader, self._entries, put)
+        self._order = Order(memory, self._until, self._taken.add)
+        self._lost = lost_calls(self._entries, self._progress, self._phases, put, self._given_up)
         self._metered = _metered(self._entries)
         self._routed = self._said_by_the_router()
         self._gates = Gates(self._reader, self._entries, kept, self._progress, memory, self._until)
 
     async def report(self) -> Rerun:
         recorder = Bounded(self._memory, self._until)
-        left = frozenset[int]().union(*(phase.left for phase in self._phases if phase.cut))
-        self._taken.add_what_nobody_took_up(left, self._given_up)
-        self._taken.add_answers(self._given_up)
         engine = Engine(
             recorder,
             self._memory,
@@ -242,24 +242,23 @@ class _Rerun:
             if phase.retry is not None:
                 await self._retry(recorder, phase.retry)
             self._until.begin(phase, is_last=phase is self._phases[-1])
-            self._order.begin(phase)
-            self._lose(phase)
+            self._order.begin(phase, self._lost_in(phase))
             await self._gates.begin(recorder, phase)
             state = await self._gone_through(engine, recorder)
+            self._order.give_up()
             self._until.cut()
             if state in UNFINISHED and phase.ended is not None:
                 await self._cancel(recorder)
                 state = (await engine.drive(self._run)).state
         return state
 
-    def _lose(self, phase: Phase) -> None:
-        """Count the calls that a crash swallowed in a phase. What was lost when it was cut is lost from then on."""
-        lost = self._progress.spending.lost.items()
-        own = ((seq, lane) for seq, lane in lost if phase.first <= seq <= phase.last)
-        own = ((seq, lane) for seq, lane in own if seq not in phase.swallowed.values())
-        for seq, lane in ((seq, lane) for seq, lane in own if not (phase.cut and seq in phase.left)):
-            lose = partial(self._taken.add, lane, Spend(calls=1))
-            self._until.owe(lose) if phase.cut and seq > phase.claimed else lose()
+    def _lost_in(self, phase: Phase) -> Iterator[Lost]:
+        """What was lost in a phase while it went on. What was lost when it was cut is lost from then on."""
+        for each in (each for each in self._lost if phase.first <= each.place <= phase.last):
+            if phase.cut and each.place > phase.claimed:
+                self._until.owe(partial(self._taken.add, each.lane, each.took))
+            else:
+                yield each
 
     async def _gone_through(self, engine: Engine, recorder: Recorder) -> str:
         """Drive to the end of a phase, or to where the recorded run was cut in it."""
@@ -330,6 +329,7 @@ class _Rerun:
         # Somebody else's answers lead to other questions. Without a limit nobody takes anything from anybody, but what
         # the record does not come to any more must not stand in the way of what it has.
         if self._swap or not (_is_limited(config) or any(phase.cut for phase in self._phases)):
+            self._order.give_up()
             return None
         self._order.is_limited, self._order.is_timed = _is_limited(config), _is_timed(config)
         return self._order

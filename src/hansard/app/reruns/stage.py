@@ -8,20 +8,18 @@ from typing import Any, NamedTuple
 
 from hansard.app.reruns.bounds import Until
 from hansard.app.reruns.order import Order
-from hansard.app.reruns.phases import is_answer
-from hansard.app.telling.nested_sessions import calls_by_session, sessions_by_question
+from hansard.app.telling.nested_sessions import calls_by_question
 from hansard.domain.budget import Budget, Spend
-from hansard.domain.exchange import Completion, Exchange, is_priced
+from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.calling import Swallowed, Unanswered
 from hansard.orchestration.judge import LOOKING
-from hansard.orchestration.nested import Nested, is_panel
+from hansard.orchestration.nested import Nested
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
 from hansard.providers.recording import Call, call_of, opened
-from hansard.record.reading import came_of
 from hansard.record.replaying import WORKER, Reader, call_asked
 
 
@@ -72,76 +70,38 @@ class Stage:
 
 
 class Taken:
-    """What sessions inside of the recorded run took, call by call, for whoever asks their questions again."""
+    """What sessions inside of the recorded run took, call by call, for whoever asks the questions again that are `put` again."""
 
-    def __init__(self, reader: Reader, entries: Sequence[Entry]) -> None:
+    def __init__(self, reader: Reader, entries: Sequence[Entry], put: Set[int]) -> None:
         self.elsewhere: dict[str | None, Spend] = {}
         """What was spent so far by lane, and is not in the record of the re-run: that has no turns of sessions."""
-        self._reader, self._entries = reader, entries
-        self._lanes = {
-            entry.data["task"]: str(entry.data["lane"]) for entry in entries if entry.kind == "task.attempted"
-        }
-        self._calls = calls_by_session(entries)
-        self._taken: set[str] = set()
-        self._waiting: defaultdict[tuple[Call, str], list[str]] = defaultdict(list)
-        self._questions = sessions_by_question(entries)
-        for entry in (entry for entry in entries if entry.seq in self._questions):
+        self._waiting: defaultdict[tuple[Call, str], list[Sequence[Completion]]] = defaultdict(list)
+        calls = calls_by_question(entries)
+        for entry in (entry for entry in entries if entry.seq in put and entry.seq in calls):
             waiting = self._waiting[call_asked(entry), sha256(reader.data(entry, "prompt")).hexdigest()]
-            # A question that was repeated after a crash is asked but once here.
-            if self._questions[entry.seq] not in waiting:
-                waiting.append(self._questions[entry.seq])
+            waiting.append([took for _, took in calls[entry.seq]])
 
     def by(self, exchange: Exchange) -> Sequence[Completion]:
-        """The calls of the next session on this question; none where the recorded run held no more of them, or where they
-        were taken already: by the attempt that a crash cut short, with whose session the next one went on.
-        """
-        waiting, calls = self._sessions(exchange), self.next_by(exchange)
-        if waiting:
-            self._taken.add(waiting.pop(0))
-        return calls
+        """The calls of the next session on this question; none where the recorded run held no more of them."""
+        waiting = self._sessions(exchange)
+        return waiting.pop(0) if waiting else ()
 
     def next_by(self, exchange: Exchange) -> Sequence[Completion]:
         """The same, for whoever only looks."""
         waiting = self._sessions(exchange)
-        return () if not waiting or waiting[0] in self._taken else self._calls.get(waiting[0], ())
+        return waiting[0] if waiting else ()
 
     def has(self, exchange: Exchange) -> bool:
         """Whether the recorded run held a session on this question that nobody has asked for here yet."""
         return bool(self._sessions(exchange))
 
-    def _sessions(self, exchange: Exchange) -> list[str]:
+    def _sessions(self, exchange: Exchange) -> list[Sequence[Completion]]:
         return self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()]
 
     def add(self, lane: str | None, took: Spend) -> None:
         self.elsewhere[lane] = self.elsewhere.get(lane, Spend()).more(
             took.calls, took.tokens, took.cost_usd_nano, took.elapsed_us, priced=took.priced
         )
-
-    def add_what_nobody_took_up(self, left: Set[int], given_up: Set[int]) -> None:
-        """Add the sessions whose questions have no answer, or one that was `given_up`, and at which the run did not stand in
-        the end either (`left`): a crash cut them short. Nobody asks these questions here.
-        """
-        taken_up = (entry for entry in self._entries if is_answer(entry) and entry.seq not in given_up)
-        answered = {seq for entry in taken_up for seq in entry.causes}
-        kept = {self._questions[seq] for seq in self._questions if seq in answered or seq in left}
-        lanes = self._lanes
-        task_of = {
-            self._questions[each.seq]: each.data.get("task") for each in self._entries if each.seq in self._questions
-        }
-        for session in self._calls.keys() - kept:
-            for completion in self._calls[session]:
-                self.add(lanes.get(task_of.get(session)), Spend().plus(completion, completion.latency_us))
-
-    def add_answers(self, seqs: Set[int]) -> None:
-        """Add what roles answered in these entries: nobody asks for that here. What a panel answers took its session."""
-        asked = {entry.seq: entry.data for entry in self._entries if entry.kind == "role.asked"}
-        for entry in (entry for entry in self._entries if entry.kind == "role.answered" and entry.seq in seqs):
-            question, data = came_of(asked, entry), dict[str, Any](entry.data)
-            if not is_panel(question["provider"]):
-                tokens = data["input_tokens"] + data["output_tokens"]
-                priced = is_priced(tokens, data["cost_basis"])
-                took = Spend().more(1, tokens, data["cost_usd_nano"], data["latency_us"], priced=priced)
-                self.add(self._lanes.get(question.get("task")), took)
 
 
 class PanelStage(Stage):

@@ -65,12 +65,19 @@ def is_gone_on_with(entries: Sequence[Entry], call: Call) -> bool:
     return bool(attempts) and attempts[-1] in sessions and attempts[-1] not in over
 
 
-def calls_by_session(entries: Sequence[Entry]) -> dict[str, list[Completion]]:
-    """By session: what each of its calls took, in the order in which they came back. Told apart by causes."""
-    found: dict[str, list[Completion]] = {}
+def calls_by_question(entries: Sequence[Entry]) -> dict[int, list[tuple[int, Completion]]]:
+    """By attempt, or question to a role, that a session answers: the entries of the calls that were made until the session was
+    gone on with for another one, and what each of them took, in the order in which they came back.
+    """
+    found: dict[int, list[tuple[int, Completion]]] = {}
+    asked: dict[str, int] = {}
+    sessions = sessions_by_question(entries)
     session_of: dict[int, str] = {}
     asked_ts: dict[int, int] = {}
     for entry in entries:
+        if entry.seq in sessions:
+            asked[sessions[entry.seq]] = entry.seq
+            found[entry.seq] = []
         if entry.kind == "session.convened":
             session_of[entry.seq] = str(entry.data["session"])
         elif entry.kind in _FOLLOWING and (known := [session_of[seq] for seq in entry.causes if seq in session_of]):
@@ -78,8 +85,9 @@ def calls_by_session(entries: Sequence[Entry]) -> dict[str, list[Completion]]:
             # Behind the results of tools the model is asked again.
             if entry.kind in ("turn.asked", "tools.returned"):
                 asked_ts[entry.seq] = entry.ts
-            elif entry.kind in TURNS:
-                found.setdefault(session, []).extend(_took(entry, asked_ts) for _ in range(calls_of_turn(entry)))
+            elif entry.kind in TURNS and session in asked:
+                calls = ((entry.seq, _took(entry, asked_ts)) for _ in range(calls_of_turn(entry)))
+                found[asked[session]].extend(calls)
     return found
 
 
