@@ -543,6 +543,22 @@ def test_what_is_advised_where_there_is_no_ledger_makes_that_ledger(
     assert run("runs", "list", "--ledger", name)[0] == 0
 
 
+@pytest.mark.parametrize("ending", ["db", "jsonl"])
+def test_nobody_is_told_to_make_a_ledger_where_a_link_or_a_folder_bears_its_name(
+    run: Any, tmp_path: Path, ending: str
+) -> None:
+    link, folder = tmp_path / f"link.{ending}", tmp_path / f"folder.{ending}"
+    link.symlink_to(tmp_path / "gone")
+    folder.mkdir()
+    for command in (("runs", "list"), ("init",)):
+        assert run(*command, "--ledger", link) == (
+            2, "", f"hansard: {link} is a link that leads to no file; mend or remove it, or name another place\n"
+        )  # fmt: skip
+        assert run(*command, "--ledger", folder) == (
+            2, "", f"hansard: {folder} is no file, and so no ledger; name another place\n"
+        )  # fmt: skip
+
+
 def test_init_below_another_hansard_toml_names_the_ledger_of_that(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,11 +5,12 @@ the pure rules of `sequence` only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from shlex import quote
 from typing import Literal, NamedTuple, Protocol
 
 from hansard.domain.value import value
-from hansard.errors import HansardError
+from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry, Sketch
 
 Freed = Literal["new", "resumed", "expired", "dead"]
@@ -24,6 +25,17 @@ def repair_of(place: str) -> str:
 def verify_of(place: str, *, deep: bool = False) -> str:
     """What to type where something is not as it was recorded."""
     return f"run: hansard verify {'--deep ' if deep else ''}{quote(place)}"
+
+
+def no_ledger(path: Path) -> UsageError:
+    """What is wrong with a path at which there is no file. Where something else bears the name, none can be made there."""
+    if path.is_symlink():
+        return UsageError(f"{path} is a link that leads to no file; mend or remove it, or name another place")
+    if path.exists():
+        return UsageError(f"{path} is no file, and so no ledger; name another place")
+    return UsageError(
+        f"no ledger at {path}; check the path, or make one with: hansard init --ledger {quote(str(path))}"
+    )
 
 
 class Part(NamedTuple):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shlex import quote
 from typing import NamedTuple, Self
 
 from hansard.errors import Broken, Fenced, HansardError, StoreError, Tampered, Unavailable, UsageError, unwritten
@@ -26,6 +25,7 @@ from hansard.store.base import (
     Seal,
     StoredBody,
     StoredCheckpoint,
+    no_ledger,
     verify_of,
 )
 from hansard.store.jsonl.bodies import Encode, all_but, encode_body, find_body, find_everywhere, read_body
@@ -146,9 +146,7 @@ class JsonlStore:
         """
         try:
             if not path.is_file():
-                raise UsageError(
-                    f"no ledger at {path}; check the path, or make one with: hansard init --ledger {quote(str(path))}"
-                )
+                raise no_ledger(path)
             if not path.stat().st_size:
                 raise UsageError(
                     f"{path} is empty, and no ledger: bring back a copy of it, or remove it to begin a new one"

@@ -29,6 +29,7 @@ from hansard.store.base import (
     Seal,
     StoredBody,
     StoredCheckpoint,
+    no_ledger,
     repair_of,
     verify_of,
 )
@@ -115,9 +116,7 @@ class SqliteStore:
         # and another process could then delete the WAL that a second store in this one writes to.
         try:
             if not path.is_file():
-                raise UsageError(
-                    f"no ledger at {path}; check the path, or make one with: hansard init --ledger {quote(str(path))}"
-                )
+                raise no_ledger(path)
             if not path.stat().st_size:
                 raise UsageError(
                     f"{path} is empty, and no ledger: bring back a copy of it, or remove it to begin a new one"
