@@ -69,7 +69,8 @@ def test_what_a_task_would_be_given_is_shown_before_it_runs(tmp_path: Path) -> N
 
 
 def test_an_edit_changes_the_plan(place: Path) -> None:
-    (place / "new.json").write_text('{"tasks": [{"id": "only", "lane": "backend", "instruction": "Do this alone."}]}')
+    edited = '{"tasks": [{"id": "only", "lane": "backend", "instruction": "Do this alone."}]}'
+    (place / "new.json").write_text(edited, "utf-8-sig")
     decided = hansard(place, "gates", "edit", gate(place), "@new.json", "--resume", "--json")
     assert [task["task"] for task in json.loads(decided.stdout)["tasks"]] == ["only"]
 

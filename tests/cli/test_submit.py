@@ -98,6 +98,10 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
     assert json.loads(hansard(place, "submit", "@wish.md", *words).stdout)["request"] == "from a file ä\n"
     piped = command_line.hansard(place, "submit", "-", *words, stdin="from a pipe")
     assert json.loads(piped.stdout)["request"] == "from a pipe"
+    (place / "marked.md").write_text("as some editors write", "utf-8-sig")
+    for word, said in (("@marked.md", ""), ("-", "\ufeffas some editors write")):
+        marked = command_line.hansard(place, "submit", word, *words, stdin=said)
+        assert json.loads(marked.stdout)["request"] == "as some editors write"
 
 
 def test_a_file_beyond_the_limit_is_refused_before_there_is_a_ledger(place: Path) -> None:

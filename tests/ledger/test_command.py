@@ -253,6 +253,18 @@ def test_what_is_said_of_a_strangers_pin_or_key_does_not_drive_the_terminal(
         assert told.removesuffix("\n").isprintable()
 
 
+def test_the_mark_that_some_editors_begin_a_file_with_is_no_part_of_what_somebody_kept(
+    ledger: Path, tmp_path: Path
+) -> None:
+    log = honest()
+    witness = VerifierKey.cosigner("w.example", bytes(32)).text()
+    kept = {"--pin": log.pin, "--against": log.note(), "--since": log.note(), "--witness": witness}
+    for flag, text in kept.items():
+        (tmp_path / "kept").write_text(text, "utf-8-sig")
+        # Nobody cosigned this log, and 23 says so; 2 would be a key that cannot be read.
+        assert main([str(ledger), flag, str(tmp_path / "kept")]) == (23 if flag == "--witness" else 0)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("how", ["closed", "full", "unread"])

@@ -4,6 +4,7 @@ Holds them against the roots of a walk. A signature on an anchor is not needed, 
 """
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +108,7 @@ def _consistency(path: str, data: bytes) -> Kept:
 
 
 def _read(path: str) -> bytes:
+    """A file that somebody kept, without the mark that some editors begin it with."""
     try:
         with open_regular(Path(path)) as file:
             data = file.read(MAX_RECEIPT + 1)
@@ -114,4 +116,4 @@ def _read(path: str) -> bytes:
         raise CannotRead(f"cannot read {path[:200]!r}: {getattr(error, 'strerror', None) or error}") from error
     if len(data) > MAX_RECEIPT:
         raise CannotRead(f"{path} is larger than {MAX_RECEIPT} bytes")
-    return data
+    return data.removeprefix(BOM_UTF8)

@@ -125,12 +125,15 @@ def read_input() -> str:
 
 
 def text_in(file: IO[bytes], named: str) -> str:
-    """The text in a file that is open, whatever its size is said to be: a device has none, and never ends."""
+    """The text in a file that is open, without the mark that some editors begin it with.
+
+    Whatever its size is said to be: a device has none, and never ends.
+    """
     data = file.read(MAX_INPUT_BYTES + 1)
     if len(data) > MAX_INPUT_BYTES:
         raise UsageError(f"{named} has more than {MAX_INPUT_BYTES:,} bytes; split it")
     try:
-        return data.decode()
+        return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise UsageError(f"{named} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
