@@ -89,20 +89,28 @@ def _tasks(board: Board, now_us: int, room: int, width: int) -> RenderableType:
         more = Text(f"… and {len(board.rows) - len(shown):,} more", style="dim")
         rows.append((Text(), more, *[Text()] * (len(LEAST) - 2)))
     table = Table.grid(padding=(0, BETWEEN))
-    for each in _widths(rows, max((len(_figures(row, now_us)) for row in shown), default=0), width):
+    widths = _widths(rows, max((len(_figures(row, now_us)) for row in shown), default=0), width)
+    for each in filter(_is_shown, widths):
         table.add_column(no_wrap=True, overflow="ellipsis", width=each)
     for cells in rows:
-        table.add_row(*cells)
+        table.add_row(*(cell for cell, each in zip(cells, widths, strict=True) if _is_shown(each)))
     return table
 
 
+def _is_shown(width: int) -> bool:
+    return width > 0
+
+
 def _widths(rows: list[tuple[Text, ...]], figures: int, room: int) -> list[int]:
-    """How wide each column is. Where not all of them fit, words give way and figures do not: of a figure that is cut, another one stays."""
+    """How wide each column is. Where not all of them fit, words give way and figures do not: of a figure that is cut, another one stays.
+
+    Lanes and rungs give way altogether, and so does what lies between them, before a task loses its name.
+    """
     said = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
     widths = [max(each) for each in zip(said, LEAST, strict=True)]
     over = sum(widths) + BETWEEN * (len(widths) - 1) - room
     spare = [(column, said[column]) for column in (WAVE, TASK, LANE, RUNG, STATE)]
-    cut = [(column, 1) for column in (LANE, RUNG, TASK, STATE)]
+    cut = [(LANE, -BETWEEN), (RUNG, -BETWEEN), (TASK, 1), (STATE, 1)]
     for column, least in [(TOLD, max(figures, LEAST[TOLD])), *spare, (TOLD, figures), *cut]:
         given = max(0, min(over, widths[column] - least))
         widths[column] -= given
