@@ -75,6 +75,20 @@ def test_an_edit_changes_the_plan(place: Path) -> None:
     assert [task["task"] for task in json.loads(decided.stdout)["tasks"]] == ["only"]
 
 
+def test_the_name_of_a_file_is_no_edit(tmp_path: Path) -> None:
+    """An edit approves: the task would be done at once, with a name in the place of its instruction."""
+    place = workplace(tmp_path)
+    (place / "hansard.toml").write_text('ledger = "l.db"')
+    asked = ("submit", "x", "--single", "--provider", "rehearsal", "--gate", "task:task")
+    assert hansard(place, *asked).returncode == 14
+    (place / "new.txt").write_text("Do this alone.")
+    refused = hansard(place, "gates", "edit", gate(place), "new.txt")
+    assert (refused.returncode, refused.stderr) == (
+        2, "hansard: new.txt is a file; write @new.txt to hand in what it says\n"
+    )  # fmt: skip
+    assert hansard(place, "gates", "edit", gate(place), "@new.txt", "--quiet").returncode == 0
+
+
 def test_a_decision_is_taken_quietly(place: Path) -> None:
     decided = hansard(place, "gates", "approve", gate(place), "--quiet")
     assert (decided.returncode, decided.stdout, decided.stderr) == (0, "", "")

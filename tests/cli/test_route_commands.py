@@ -120,6 +120,9 @@ def test_a_roster_is_chosen_by_flag_or_by_hansard_toml(run: Any, tmp_path: Path)
     ("words", "said"),
     [
         (("route", "x", "--roster", "nowhere.toml"), "nowhere.toml"),
+        (("route", ""), "the request is empty"),
+        (("route", " ", "\t"), "the request is empty"),
+        (("route", "bad.toml"), "bad.toml is a file; write @bad.toml to hand in what it says"),
         (("route", "eval", "nowhere.jsonl"), "nowhere.jsonl"),
         (("route", "eval", "."), "cannot read"),
         (("route", "eval", "bytes.jsonl"), "not UTF-8"),

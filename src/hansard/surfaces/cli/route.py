@@ -5,6 +5,7 @@ from typing import Any
 
 from hansard.app.lanes import rosters, routing
 from hansard.app.settings import read_settings
+from hansard.errors import UsageError
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import text_of
 
@@ -13,6 +14,8 @@ MOST_READ = 1_000_000
 
 def route(args: argparse.Namespace) -> int:
     text = " ".join(args.text) if args.text[1:] else text_of(args.text[0])[:MOST_READ]
+    if not text.strip():
+        raise UsageError("the request is empty; say what is to be routed")
     view = routing.route(text, rosters.roster_of(read_settings(), args.roster))
     if args.json:
         as_json(view)

@@ -139,9 +139,11 @@ def text_in(file: IO[bytes], named: str) -> str:
 
 
 def text_of(word: str) -> str:
-    """What somebody says: the word itself, `-` for standard input, `@FILE` for a file."""
+    """What somebody says: the word itself, `-` for standard input, `@FILE` for a file. No name of a file is taken for what it says."""
     if word == "-":
         return read_input()
+    if os.path.isfile(word):
+        raise UsageError(f"{word} is a file; write @{word} to hand in what it says")
     if not word.startswith("@"):
         return word
     try:

@@ -34,22 +34,16 @@ from hansard.surfaces.cli.streams import text_of
 
 
 def submit(args: argparse.Namespace) -> int:
-    request, plan = _request(args.request), read_plan(Path(args.plan)) if args.plan is not None else None
+    request, plan = text_of(args.request), read_plan(Path(args.plan)) if args.plan is not None else None
     return asyncio.run(_submit(args, request, plan))
 
 
 def plan(args: argparse.Namespace) -> int:
-    request = _request(args.request)
+    request = text_of(args.request)
     if args.output is not None:
         # Before anybody is asked: what cannot be written would be paid for in vain.
         _refuse_place(Path(args.output))
     return asyncio.run(_plan(args, request))
-
-
-def _request(word: str) -> str:
-    if os.path.isfile(word):
-        raise UsageError(f"{word} is a file; write @{word} to hand in what it says")
-    return text_of(word)
 
 
 def wishes(args: argparse.Namespace) -> Wishes:
