@@ -400,6 +400,27 @@ def test_what_was_found_of_an_answer_is_shown_with_it(run: Run, place: Path) -> 
     assert "no source is named" in run("runs", "page", "last")[1]
 
 
+def test_a_context_source_that_failed_is_told_with_the_run_and_why(run: Run, place: Path) -> None:
+    (place / "hansard.toml").write_text(
+        '[[context]]\nname = "wiki"\ncommand = ["no-such-program"]\nwhen = "both"\n'
+        '[[context]]\nname = "said"\ncommand = ["echo", "words"]'
+    )
+    code, _, err = run("submit", "compare three queues", *REHEARSAL, "--progress", "plain")
+    assert (code, "no context  wiki (NotStarted: no-such-program" in err) == (0, True)
+    assert "no context  wiki build (NotStarted" in err
+    assert "said" not in err
+    told = [line for line in run("runs", "show", "last")[1].splitlines() if line.startswith("context ")]
+    view = json.loads(run("runs", "show", "last", "--json")[1])
+    assert [(each["source"], each["task"], each["failed"]) for each in view["contexts"]] == [
+        ("wiki", None, True), ("said", None, False), ("wiki", "look", True), ("wiki", "build", True)
+    ]  # fmt: skip
+    failed = [each for each in view["contexts"] if each["failed"]]
+    for line, each, whom in zip(told, failed, ("", " for look", " for build"), strict=True):
+        assert line.startswith(f"context  wiki failed{whom} (entry {each['seq']}): NotStarted: no-such-program")
+    assert view["contexts"][1]["why"] is None
+    assert "wiki failed for look (entry" in run("runs", "page", "last")[1]
+
+
 def test_a_run_that_waits_at_a_gate_says_where_to_decide(run: Run) -> None:
     code, out, err = run("submit", "x", "--plan", "plan.json", "--cmd", echo(), *UNJUDGED, "--gate", "plan")
     assert (code, out) == (14, "")

@@ -189,6 +189,17 @@ entries = [
 )
 
 
+def test_a_context_source_that_failed_is_told_on_the_page_of_the_run(tmp_path: Path) -> None:
+    failing = '\n[[context]]\nname = "wiki"\ncommand = ["no-such-<program>"]\nwhen = "task"\n'
+    with serving(place(tmp_path, more=failing), "--provider", "echo") as daemon:
+        view = daemon.submit(wait=60)
+        text = unescape(Visitor(daemon).text(f"/dashboard/runs/{view['run']}"))
+    [context] = view["contexts"]
+    assert (context["task"], context["failed"]) == ("one", True)
+    assert "The context source wiki failed for one" in text
+    assert "NotStarted: no-such-<program>: could not be started" in text
+
+
 def test_a_panel_that_met_inside_of_a_run_has_the_page_of_a_deliberation(tmp_path: Path) -> None:
     tasks = [{"id": name, "lane": "backend", "instruction": "do it"} for name in ("one", "two")]
     with serving(place(tmp_path, more=BENCH)) as daemon:

@@ -34,6 +34,8 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
         case "run.routed":
             certain = f"{data['confidence_ppm'] / 10_000:.0f} %"
             return ("routed", "to", data["lane"], certain) if data.get("lane") else ("routed", "no lane is certain")
+        case "context.given" if data["failed"]:
+            return "no context", data["source"], data.get("task"), f"({first_line(text('context') or '')})"
         case "plan.made":
             return "planned", f"{many(data['tasks'], 'task')} in {many(data['waves'], 'wave')}, by the {data['by']}"
         case "role.answered" | "turn.failed" if data.get("pause_us"):

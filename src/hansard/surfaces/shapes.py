@@ -226,6 +226,18 @@ class TaskView(Shown):
     because: str | None
 
 
+class ContextView(Shown):
+    """What a context source gave, for the request or for a task."""
+
+    seq: int
+    task: str | None
+    source: str
+    offered_tokens: int
+    admitted_tokens: int
+    failed: bool
+    why: str | None
+
+
 class CheckView(Shown):
     """What was found of the answer in entry `of`. The detail is JSON as it was recorded."""
 
@@ -256,6 +268,7 @@ class InterruptedView(Shown):
 
 class FullRunView(RunView):
     route: RoutedView | None
+    contexts: list[ContextView]
     plan: PlannedView | None
     tasks: list[TaskView]
     answer: str | None

@@ -5,7 +5,7 @@ from typing import Any
 
 from hansard.app.telling.checks import said_of_answer, said_of_result
 from hansard.app.telling.escaping import escape
-from hansard.app.telling.runviews import of_which
+from hansard.app.telling.runviews import of_which, said_of_context
 from hansard.app.telling.waves import levels
 from hansard.app.views import View, moment, price_basis, usd
 from hansard.ledger.entry import Entry
@@ -59,6 +59,7 @@ def run_page(store: Store, view: View, plan: View | None, entries: Sequence[Entr
         "<h2>Spent</h2>",
         _spent(view),
         "<h2>Plan</h2>",
+        *(f'<p class="warn">{escape(said_of_context(each))}</p>' for each in view["contexts"] if each["failed"]),
         _plan(plan, {task["task"]: task for task in view["tasks"]}) if plan or not view["plan"] else _pre(None),
         "<h2>Tasks</h2>",
         *(_task(store, task) for task in view["tasks"]),

@@ -30,6 +30,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
         **head_view(state, entries, end_of(entries), None),
         "request": request,
         "route": _route(entries),
+        "contexts": _contexts(store, entries),
         "plan": _plan(entries),
         "tasks": _tasks(store, entries),
         **_answer(store, entries),
@@ -88,6 +89,30 @@ def _route(entries: Sequence[Entry]) -> View | None:
         return None
     names = ("tier", "lane", "runner_up", "confidence_ppm")
     return {"seq": routed.seq, **{name: routed.data.get(name) for name in names}}
+
+
+def _contexts(store: Store, entries: Sequence[Entry]) -> list[View]:
+    """What each context source gave, for the request or for a task, and why it gave nothing where it failed; its last word."""
+    given = {
+        (entry.data["source"], entry.data.get("task")): entry for entry in entries if entry.kind == "context.given"
+    }
+    return [
+        {
+            "seq": entry.seq,
+            "task": task,
+            **{key: entry.data[key] for key in ("source", "offered_tokens", "admitted_tokens", "failed")},
+            "why": read_text(store, entry, "context") if entry.data["failed"] else None,
+        }
+        for (_, task), entry in given.items()
+    ]
+
+
+def said_of_context(context: View) -> str:
+    """That a context source failed, for whom and why, in words."""
+    whom = f" for {context['task']}" if context["task"] is not None else ""
+    return (
+        f"{context['source']} failed{whom} (entry {context['seq']}): {context['why'] or '(not in the ledger any more)'}"
+    )
 
 
 def _plan(entries: Sequence[Entry]) -> View | None:

@@ -10,7 +10,7 @@ from typing import Any
 from hansard.app.service import Hansard
 from hansard.app.telling.checks import BY_RULE, said_of_answer
 from hansard.app.telling.recorded import ENDED
-from hansard.app.telling.runviews import of_which
+from hansard.app.telling.runviews import of_which, said_of_context
 from hansard.app.views import View, positions, sum_known
 from hansard.errors import StoreError
 from hansard.surfaces.cli.driving import (
@@ -182,6 +182,9 @@ def _tell(view: View, args: argparse.Namespace) -> None:
     if route := view["route"]:
         lane = route["lane"] or "no lane is certain"
         say(f"route    {lane}, {route['confidence_ppm'] / 10_000:.0f} % (tier {route['tier']}, entry {route['seq']})")
+    for context in view["contexts"]:
+        if context["failed"]:
+            tell(f"context  {first_line(said_of_context(context), 300)}", 9)
     if plan := view["plan"]:
         size = f"{many(plan['tasks'], 'task')} in {many(plan['waves'], 'wave')}"
         say(f"plan     {size}, by the {plan['by']} (entry {plan['seq']})")
