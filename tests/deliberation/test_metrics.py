@@ -229,8 +229,18 @@ async def test_the_outcome_and_whether_usage_was_estimated() -> None:
 
 
 @requirement("R-9.9-1")
-async def test_an_artifact_whose_sums_are_wrong_has_no_figures() -> None:
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("prompt_tokens", 1),
+        ("completion_tokens", 1),
+        ("total_tokens", 1),
+        ("cost_usd", 0.000002),
+        ("cost_usd", -0.000002),
+    ],
+)
+async def test_an_artifact_whose_sums_are_wrong_has_no_figures(name: str, more: float) -> None:
     artifact = (await Room().hold(config(), ANSWERS)).artifact
-    artifact["cumulative_usage"]["total_tokens"] += 1
-    with pytest.raises(UsageError, match="total_tokens"):
+    artifact["cumulative_usage"][name] += more
+    with pytest.raises(UsageError, match=f"{name} is not the sum over its messages"):
         metrics_of(artifact)
