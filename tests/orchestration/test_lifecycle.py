@@ -500,6 +500,20 @@ async def test_who_may_not_resume_what_another_process_drives_leaves_nothing_on_
     audit(ledger, run)
 
 
+async def test_what_is_driven_here_is_done_again_when_it_has_ended_and_whoever_resumes_it_joins_its_driver() -> None:
+    gate = Gate("d")
+    made = desk(Answers(gate))
+    run, driving = await started(made, gate)
+    for again in (made.runs.retry, made.runs.ask_to_retry):
+        with pytest.raises(UsageError, match="is being driven; retry a task when it has ended"):
+            await again(run, "a")
+    resuming = asyncio.ensure_future(made.runs.resume(run))
+    gate.open.set()
+    assert await resuming == await driving
+    assert made.entries(run, "run.retry_asked", "run.resume_asked") == []
+    audit(made.store, run)
+
+
 @pytest.mark.parametrize(("kind", "part"), [("run.requested", "request"), ("run.configured", "config")])
 async def test_a_retry_that_cannot_be_carried_out_leaves_nothing_on_the_record(kind: str, part: str) -> None:
     made = desk(Answers())
@@ -646,8 +660,10 @@ async def test_an_interruption_while_roles_are_asked_is_resumed_too() -> None:
 
 
 async def test_a_run_of_another_ledger_is_unknown_here() -> None:
-    with pytest.raises(UsageError, match="there is no run"):
-        await desk(Answers()).runs.drive(new_run_id())
+    runs = desk(Answers()).runs
+    for verb in (runs.drive, runs.cancel, runs.resume, runs.ask_to_resume):
+        with pytest.raises(UsageError, match="there is no run"):
+            await verb(new_run_id())
 
 
 async def test_following_a_run_gives_every_entry_once_until_its_end() -> None:
