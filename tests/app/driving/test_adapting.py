@@ -25,7 +25,7 @@ from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
 from hansard.deliberation.questions import read_questions
 from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.domain.value import replace
-from hansard.errors import ProviderError, Unavailable, UsageError
+from hansard.errors import HansardError, ProviderError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
 from hansard.ledger.verify import Options, verify
 from hansard.orchestration.purse import estimated_tokens
@@ -208,6 +208,30 @@ async def test_a_persona_can_be_made_without_a_session(tmp_path: Path) -> None:
         ):
             await hansard.deliberations.generate(made)
         assert hansard.runs.show("last")["state"] == "failed"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_persona_is_made_once_and_can_be_cancelled_where_nobody_can_read_what_is_wanted(gone: bool) -> None:
+    voices = Voices(versed)
+    at = desk(voices)
+    deliberations = Deliberations(at.recorder, at.store, at.pool)
+    at.runs.deliberate = deliberations.drive
+    call = Call(
+        config=default_config("a lawyer", "voices", "voice"), panel=["critic", "engineer"], experts=["a lawyer"]
+    )
+    run = await deliberations.ask_for_persona(convening(at.settings, at.pool, call))
+    if gone:
+        at.store.erase((at.entries(run, "run.configured")[0].seq, "config"))
+        with pytest.raises(UsageError, match="not in the ledger any more"):
+            await at.runs.resume(run)
+        ended = await at.runs.cancel(run)
+    else:
+        ended = await at.runs.drive(run)
+    assert (ended and ended.state, len(voices.calls)) == (("cancelled", 0) if gone else ("answered", 1))
+    size = at.store.head().size
+    assert await at.runs.drive(run) == ended
+    assert (at.store.head().size, len(at.entries(run, "run.ended"))) == (size, 1)
+    audit(at.store, run)
 
 
 async def test_a_crash_between_the_expert_and_the_session_makes_no_expert_twice(tmp_path: Path) -> None:
@@ -715,6 +739,46 @@ async def test_a_deliberation_can_be_cancelled_where_its_providers_are_not(
         assert (done.reason, done.fault) == ("user_cancel", None)
         assert done.directory is not None
         assert directory_breaches(done.directory) == []
+
+
+@pytest.mark.parametrize("forged", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "part", "last"),
+    [
+        ("run.configured", "config", "run.claimed"),
+        ("persona.made", "definition", "persona.made"),
+        ("ensemble.answered", "answer", "ensemble.answered"),
+        ("session.convened", "config", "turn.asked"),
+        ("turn.taken", "message", "turn.taken"),
+    ],
+)
+async def test_a_deliberation_of_which_something_cannot_be_read_any_more_can_be_cancelled(
+    kind: str, part: str, last: str, forged: bool
+) -> None:
+    ledger = Ledger()
+    at = desk(Voices(versed), store=ledger)
+    config = default_config("Keep it?", "voices", "voice")
+    call = Call(config=config, panel=["critic", "engineer"], experts=["a lawyer"], ensemble=True)
+    whole = Deliberations(at.recorder, at.store, at.pool)
+    run = await whole.convene(convening(at.settings, at.pool, call))
+    await whole.hold(run)
+    *_, cut = (each for each in range(2, len(ledger.commits)) if _kinds(ledger, each, run)[-1] == last)
+    voices = Voices(versed)
+    again = desk(voices, store=ledger.until(cut))
+    again.runs.deliberate = Deliberations(again.recorder, again.store, again.pool).drive
+    if forged:
+        again.forge(run, kind, part, "something else")
+    else:
+        again.store.erase((again.entries(run, kind)[-1].seq, part))
+    with pytest.raises(HansardError):
+        await again.runs.resume(run)
+    ended = await again.runs.cancel(run)
+    assert ended is not None
+    assert (ended.state, ended.reason, again.runs.show(run)["state"]) == ("cancelled", "user_cancel", "cancelled")
+    assert not voices.calls
+    with pytest.raises(UsageError, match="has ended"):
+        await again.runs.cancel(run)
+    audit(again.store, run)
 
 
 async def test_the_time_before_a_session_is_the_runs_and_the_sessions_too(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Body
 from hansard.domain.value import value
 from hansard.domain.work import CancelAsked, ResumeAsked, RunConfigured, RunRequested, Surface
-from hansard.errors import Fenced, ProviderError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, ProviderError, StoreError, UsageError
 from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.journal import Listener
 from hansard.orchestration.progress import Progress, progress_of
@@ -134,13 +134,20 @@ class Deliberations:
 
     async def drive(self, run: str, ask: Ask | None = None) -> Ended:
         """The same for whoever drives runs of every mode."""
-        if self._progress(run).mode == PERSONA:
-            return (await self._generated(run, ask))[0]
-        async with self._held(run, ask) as hold:
-            if hold.progress.ended is not None:
-                return ended_before(hold.progress.ended)
-            sitting = await hold.session()
-            return Ended(run=run, state=ENDS[sitting.reason], reason=sitting.reason)
+        try:
+            if self._progress(run).mode == PERSONA:
+                return (await self._generated(run, ask))[0]
+            async with self._held(run, ask) as hold:
+                if hold.progress.ended is not None:
+                    return ended_before(hold.progress.ended)
+                sitting = await hold.session()
+                return Ended(run=run, state=ENDS[sitting.reason], reason=sitting.reason)
+        except HansardError:
+            ended = self._progress(run).ended
+            if ended is None or ended.data["state"] != "cancelled":
+                raise
+            # It could not be read any more, and is cancelled all the same.
+            return ended_before(ended)
 
     async def cancel(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
         """End a session with user_cancel, whoever holds it. Where nobody does, this carries it out."""

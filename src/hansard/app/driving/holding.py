@@ -65,9 +65,10 @@ class Hold:
         """Hold the session, or what is left of it."""
         progress = self.progress
         async with self._taken() as pen:
-            made, story = self._made(), self._story()
+            async with self._or_cancelled():
+                made, story = self._made(), self._story()
             if story is None:
-                ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
+                ready = await self._prepared(made, pen)
                 pins = pins or live(elapsed_before_us=ready.elapsed_us)
                 sitting = await self._begin(ready, replace(pen, causes=ready.causes), pins)
             else:
@@ -84,9 +85,10 @@ class Hold:
         if progress.ended is not None:
             return ended_before(progress.ended), None
         async with self._taken() as pen:
-            made = self._made()
+            async with self._or_cancelled():
+                made = self._made()
             before = {agent.id for agent in made.config.agents}
-            ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
+            ready = await self._prepared(made, pen)
             refs = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
             found = next((each for each in refs if isinstance(each, Persona)), None)
             state: EndState = "answered" if found else "cancelled" if self._cancel.is_set() else "failed"
@@ -162,6 +164,10 @@ class Hold:
         else:
             fact = without_secrets(interrupted(error), self._pool.secrets)
             await self._record([Step(fact, ENGINE, self.progress.claims[-1:])])
+
+    async def _prepared(self, made: Convening, pen: Pen) -> Ready:
+        async with self._or_cancelled():
+            return await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
 
     async def _begin(self, ready: Ready, pen: Pen, pins: Pins) -> Sitting:
         made = ready.made
@@ -257,9 +263,19 @@ class Hold:
                 await self._failed(f"not_begun: {error}"[:MAX_TEXT])
             raise
 
-    async def _failed(self, reason: str) -> None:
+    @asynccontextmanager
+    async def _or_cancelled(self) -> AsyncIterator[None]:
+        """End the run where it is to be cancelled and something of it cannot be read any more: nobody can end its session then."""
+        try:
+            yield
+        except (UsageError, StoreError) as error:
+            if self._cancel.is_set() and not isinstance(error, Fenced | Unavailable) and self.progress.ended is None:
+                await self._failed("user_cancel", "cancelled")
+            raise
+
+    async def _failed(self, reason: str, state: EndState = "failed") -> None:
         await self._entering.enter()
-        fact = _end("failed", reason, spent_on_record(self._store, self.progress.run))
+        fact = _end(state, reason, spent_on_record(self._store, self.progress.run))
         await self._record([Step(fact, ENGINE, self.progress.claims[-1:])])
 
     async def _ended(self, sitting: Sitting, *, alone: bool = True) -> None:
