@@ -124,6 +124,21 @@ async def test_a_run_whose_providers_cannot_be_opened_is_cancelled_with_its_sess
         audit(nobody.store, run)
 
 
+async def test_a_run_with_a_session_that_cannot_be_read_any_more_is_cancelled_all_the_same() -> None:
+    """What cannot be read, nobody can end; another session beside it is ended."""
+    settings = bench()
+    d = desk(Answers(), Voices(), settings=settings)
+    run = (await d.run("x", plan=plan(task("a"), task("b")), wishes=LANES)).run
+    [again, *_] = [each for each, _ in cut(d, run, agreeing, settings) if len(open_sessions(each, run)) == 2]
+    unread, other = again.entries(run, "session.convened")
+    again.store.erase((unread.seq, "config"))
+    ended = await again.runs.cancel(run)
+    assert (ended and ended.state) == "cancelled"
+    assert one(again.entries(run, "session.ended")).data["session"] == other.data["session"]
+    check_sums(again, run)
+    audit(again.store, run)
+
+
 async def test_cancelling_after_a_crash_asks_nobody_and_counts_nothing_that_was_not_asked() -> None:
     d = desk(Answers(), Voices(), settings=bench())
     run = (await d.run("x", plan=plan(task("a")), wishes=LANES)).run
