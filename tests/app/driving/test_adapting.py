@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 import reference_runtime
-from hansard.app.driving.chaining import Continuation, answer_in, chain_of, chain_view, continuation, expansion, go_on
+from hansard.app.driving.chaining import (
+    MAX_ANSWER,
+    Continuation,
+    answer_in,
+    chain_of,
+    chain_view,
+    continuation,
+    expansion,
+    go_on,
+)
 from hansard.app.driving.deliberations import Deliberations, Sat
 from hansard.app.ledgers.verifying import tools
 from hansard.app.service import Hansard
@@ -32,7 +41,7 @@ from hansard.orchestration.purse import estimated_tokens
 from hansard.providers.base import failure
 from hansard.store.base import Query
 from ledgers import full_disk
-from panels import Voices, agreeing, verdict
+from panels import SPLIT, Voices, agreeing, verdict
 from running import Desk, Ledger, audit, desk
 
 EXPERT = {
@@ -368,6 +377,42 @@ async def test_caps_above_five_answers_to_nothing_and_sessions_that_ask_nothing_
         await hansard.deliberations.hold(run)
         with pytest.raises(UsageError, match="asks for nothing"):
             continuation(hansard.store, hansard.pool, run, "x")
+
+
+@pytest.mark.parametrize("answer", ["", " \n", "x" * (MAX_ANSWER + 1)])
+async def test_an_answer_without_words_or_with_too_many_is_refused(tmp_path: Path, answer: str) -> None:
+    async with opened(tmp_path, Voices(asking_until(1, "request_user_input"))) as hansard:
+        run = await convened(hansard)
+        await hansard.deliberations.hold(run)
+        with pytest.raises(UsageError, match=f"must have 1 to 400,000 characters, and has {len(answer):,}"):
+            continuation(hansard.store, hansard.pool, run, answer)
+        assert continuation(hansard.store, hansard.pool, run, "x" * MAX_ANSWER)
+
+
+async def test_whoever_goes_on_learns_where_the_panel_stood_and_what_was_open(tmp_path: Path) -> None:
+    def says(exchange: Exchange) -> Any:
+        if exchange.schema_name != "verdict":
+            return agreeing(exchange)
+        question = {"question": "how many users?"}
+        more = {"focus": "the load", "user_input_request": question, "unresolved_disagreements": [SPLIT]}
+        return verdict("request_user_input", **more)
+
+    async with opened(tmp_path, Voices(says)) as hansard:
+        run = await convened(hansard)
+        await hansard.deliberations.hold(run)
+        problem = continuation(hansard.store, hansard.pool, run, "forty").made.config.problem_statement
+        told = [
+            *(
+                "> how many users?",
+                "The answer, from the user:",
+                "> forty",
+                "The panel stood at:",
+                "> the load",
+                "Open:",
+            ),
+            "> the limit (critic: ten is too many; engineer: ten will do)",
+        ]
+        assert problem.splitlines()[-len(told) :] == told
 
 
 async def test_first_answers_are_given_alone_recorded_apart_and_quoted_to_an_ordinary_session(tmp_path: Path) -> None:
