@@ -150,6 +150,33 @@ async def test_an_edit_without_words_or_with_too_many_is_refused_before_it_is_re
     assert at.entries(run, "gate.decided") == []
 
 
+async def test_a_new_text_comes_with_an_edit_and_with_nothing_else() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    wrong: list[tuple[Decision, str | None]] = [("edit", None), ("approve", "do it"), ("reject", "do it")]
+    for decision, edit in wrong:
+        with pytest.raises(UsageError, match="an edit needs the new text, and nothing else takes one"):
+            await gates_of(at).decide(gate, decision, edit=edit)
+    assert at.entries(run, "gate.decided") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "what"), [("run.configured", "config", "configuration"), ("plan.made", "plan", "plan")]
+)
+async def test_what_cannot_be_held_against_the_record_any_more_is_no_edit(kind: str, part: str, what: str) -> None:
+    at = desk(Answers())
+    run = await at.submit(plan=CHAIN, wishes=Wishes(gates=("plan", "task:b")))
+    [gate] = (await at.runs.drive(run)).gates
+    at.store.erase((one(at.entries(run, kind)).seq, part))
+    with pytest.raises(UsageError, match=f"the {what} of run {run} is not in the ledger any more"):
+        await gates_of(at).decide(gate, "edit", edit=json.dumps(plan(task("a"))))
+    assert at.entries(run, "gate.decided") == []
+    # It is shown with whoever has decided all the same.
+    await gates_of(at).decide(gate, "approve", actor="human:ann")
+    [shown] = gates_of(at).listed(closed=True)
+    assert [each["by"] for each in shown["decisions"]] == ["human:ann"]
+
+
 async def test_a_gate_before_a_task_stops_that_task_only() -> None:
     told = Answers()
     at = desk(told)
