@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from hansard import Ended, Hansard, Run, Settings
+from hansard.app.driving.runs import MAX_REQUEST
 from hansard.app.settings import read_settings
 from hansard.app.setup.wishes import Wishes
 from hansard.errors import ProviderError, UsageError
@@ -122,6 +123,13 @@ async def test_a_request_that_is_no_text_is_refused_in_words(request_: object) -
         with pytest.raises(UsageError, match="wishes must be made with Wishes"):
             await hansard.submit("please", provider=Answers(), wishes=cast(Wishes, {"judge": "checks"}))
         assert not hansard.runs.listed()
+
+
+async def test_a_request_may_be_so_long_and_no_longer() -> None:
+    at = desk(Answers())
+    assert await at.submit("x" * MAX_REQUEST)
+    with pytest.raises(UsageError, match="the request has 10,000,001 characters; at most 10,000,000 are taken"):
+        await at.submit("x" * (MAX_REQUEST + 1))
 
 
 async def test_a_run_that_is_not_there_is_told_to_whoever_asks_for_its_state_or_its_events() -> None:

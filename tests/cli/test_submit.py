@@ -143,6 +143,7 @@ def test_whoever_has_a_file_is_told_to_name_a_provider_there_and_not_to_make_one
         (("x", "--profile", "", *REHEARSAL), "--profile is empty"),
         (("x", "--plan", "null.json", *REHEARSAL), "null.json holds no plan"),
         (("x", "--plan", "", *REHEARSAL), "--plan is empty; leave it out"),
+        (("x", "--plan", "broken.toml", *REHEARSAL), "cannot read the plan broken.toml: "),
         (
             ("x", "--plan", "twice.json", *REHEARSAL),
             "the plan twice.json is no JSON: 'tasks' stands twice in one object",
@@ -164,6 +165,7 @@ def test_whoever_has_a_file_is_told_to_name_a_provider_there_and_not_to_make_one
 )
 def test_a_wrong_wish_is_told_in_a_sentence_and_records_no_run(run: Run, words: tuple[str, ...], said: str) -> None:
     Path("null.json").write_text("null")
+    Path("broken.toml").write_text("[[tasks]]\nid = ")
     Path("twice.json").write_text('{"tasks": [], "tasks": []}')
     code, out, err = run("submit", *words)
     assert (code, out) == (2, "")
