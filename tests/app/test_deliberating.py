@@ -472,6 +472,18 @@ async def test_who_may_not_resume_a_session_that_another_process_holds_leaves_no
         assert asked.seq in claimed.causes
 
 
+async def test_a_session_that_another_process_holds_is_cancelled_by_a_word_on_the_record(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    run = await crashed(ledger, tmp_path / "runs")
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        claim = service.store.claim(run, 60)
+        await service.deliberations.cancel(run)
+        assert [each.kind for each in service.runs.entries(run)][-1] == "run.cancel_asked"
+        service.store.release(claim)
+        # Whoever comes next finds it there.
+        assert (await service.runs.drive(run)).state == "cancelled"
+
+
 async def test_a_directory_that_is_further_than_the_record_is_to_be_moved_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
