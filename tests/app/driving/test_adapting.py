@@ -25,6 +25,7 @@ from hansard.app.service import Hansard
 from hansard.app.serving.worker import Worker
 from hansard.app.settings import Settings
 from hansard.app.setup.convening import Call, convening, default_config
+from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import convening_of
 from hansard.app.telling.span_names import INPUT_TOKENS, OUTPUT_TOKENS
 from hansard.app.telling.spans import run_spans
@@ -317,6 +318,14 @@ async def test_a_users_answer_goes_into_a_new_session_that_is_linked_to_the_one_
         assert [(each.seq, each.kind) for each in entries(hansard, first)] == before
         [requested] = entries(hansard, second, "run.requested")
         assert hansard.store.entry(requested.causes[0]).kind == "session.ended"
+        assert (sat.sitting.artifact["session_id"], next_one.sitting.artifact["session_id"]) == (first, second)
+        assert convening_of(hansard.store, entries(hansard, second, "run.configured")[0].seq).continues == {
+            "run": first,
+            "session_id": first,
+            "transcript_digest": sat.sitting.artifact["transcript_digest"],
+            "because": "user_input_required",
+            "number": 1,
+        }
         assert chain_of(hansard.store, first) == chain_of(hansard.store, second) == [first, second]
         view = chain_view(hansard.store, second)
         assert (view["expansions"], view["outcome"]) == (1, "synthesis")
@@ -324,6 +333,20 @@ async def test_a_users_answer_goes_into_a_new_session_that_is_linked_to_the_one_
             assert each.sitting.directory is not None
             reference_accepts(each.sitting.directory)
     assert verify(str(tmp_path / "log.db"), Options(deep=True), tools()).ok
+
+
+@pytest.mark.parametrize("wishes", [Wishes(), Wishes(provider="voices:another")])
+async def test_whoever_goes_on_may_say_how_long_and_where_and_the_rest_is_as_it_was(
+    tmp_path: Path, wishes: Wishes
+) -> None:
+    async with opened(tmp_path, Voices(asking_until(1, "request_user_input"))) as hansard:
+        run = await convened(hansard, tmp_path, shape="reference", producer=("mine", "1.2.3"), max_calls=40)
+        await hansard.deliberations.hold(run)
+        call = Call(max_rounds=1, runs=tmp_path / "elsewhere", wishes=wishes)
+        made = continuation(hansard.store, hansard.pool, run, "forty", call=call).made
+        assert (made.config.budget.max_rounds, made.runs) == (1, str(tmp_path / "elsewhere"))
+        assert (made.shape, made.producer) == ("reference", {"name": "mine", "version": "1.2.3"})
+        assert (made.max_calls, made.config.coordinator.model) == (40, "another" if wishes.provider else "voice")
 
 
 async def test_what_was_taken_before_a_session_is_not_taken_from_the_caps_of_those_that_go_on_from_it(
