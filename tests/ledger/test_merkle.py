@@ -424,6 +424,33 @@ def test_proofs_that_cannot_be_are_refused() -> None:
         merkle.verify_inclusion(LEAVES[0], 0, 2**62, [LEAVES[0]] * 65, LEAVES[0])
 
 
+class Alike:
+    """A reader of a tree all leaves of which are the same, so that its nodes are known at any size."""
+
+    def __init__(self) -> None:
+        self.levels = [LEAVES[0]]
+        for _ in range(63):
+            self.levels.append(node_hash(self.levels[-1], self.levels[-1]))
+
+    def node(self, level: int, index: int) -> bytes:
+        assert (index + 1) << level <= merkle.MAX_SIZE
+        return self.levels[level]
+
+
+def test_the_largest_tree_has_a_frontier_a_root_and_proofs_and_none_is_larger() -> None:
+    size, reader = merkle.MAX_SIZE, Alike()
+    root = merkle.root_at(size, reader)
+    assert Frontier(size, reversed(reader.levels[:63])).root() == root
+    with pytest.raises(Malformed, match="cannot have"):
+        Frontier(size + 1, [reader.levels[63]])
+    for index in (0, size // 3, size - 1):
+        proof = merkle.inclusion_proof(index, size, reader)
+        merkle.verify_inclusion(LEAVES[0], index, size, proof, root)
+    for old in (1, size // 3, size - 1, size):
+        proof = merkle.consistency_proof(old, size, reader)
+        merkle.verify_consistency(old, size, proof, merkle.root_at(old, reader), root)
+
+
 def test_a_proof_too_long_is_refused_though_its_hashes_lead_to_the_root() -> None:
     more = sha256(b"more").digest()
     proof = merkle.inclusion_proof(2, 4, Nodes())
