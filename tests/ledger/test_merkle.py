@@ -461,6 +461,15 @@ def test_a_proof_too_long_is_refused_though_its_hashes_lead_to_the_root() -> Non
         merkle.verify_consistency(3, 4, [*proof, more], node_hash(more, mth(0, 3)), node_hash(more, mth(0, 4)))
 
 
+def test_hashes_that_share_their_bytes_otherwise_are_refused_though_they_lead_to_the_root() -> None:
+    left, right, root = LEAVES[0], LEAVES[1], mth(0, 2)
+    for first, second in ((left + right[:1], right[1:]), (left[:-1], left[-1:] + right)):
+        with pytest.raises(Malformed, match="32 bytes"):
+            merkle.verify_inclusion(first, 0, 2, [second], root)
+        with pytest.raises(Malformed, match="32 bytes"):
+            merkle.verify_consistency(1, 2, [second], first, root)
+
+
 @given(st.integers(min_value=1, max_value=2**63 - 1), st.data())
 def test_roots_and_proofs_read_a_logarithmic_number_of_nodes(size: int, data: st.DataObject) -> None:
     at = data.draw(st.integers(min_value=0, max_value=size - 1))
