@@ -402,6 +402,7 @@ class TestReadingLines:
         report = verify(path, Options(deep=True), FAST)
         assert report.ok
         assert [(each.code, each.grade) for each in report.findings] == [("leftover_bodies", "warning")]
+        assert "1 body lines" in report.findings[0].message
 
     def test_companions_may_be_missing_where_nothing_needs_them(self, tmp_path: Path) -> None:
         log = Log.begun(signed=False)
