@@ -22,9 +22,8 @@ _KNOWN: dict[type[Fact], tuple[Shape, Quick]] = {}
 class Drafter:
     """Makes drafts. Holds a pool of random bytes, since asking the system for 32 at a time costs more than hashing them."""
 
-    def __init__(self, encode: Callable[[Json], bytes] = dump, random: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(self, encode: Callable[[Json], bytes] = dump) -> None:
         self._encode = encode
-        self._random = random
         self._pool = b""
         self._at = 0
 
@@ -39,7 +38,7 @@ class Drafter:
             for name, given in bodies:
                 media, body, at = given.media, given.data or b"", self._at
                 if at == len(self._pool):
-                    self._pool, at = self._random(_POOL_BYTES), 0
+                    self._pool, at = os.urandom(_POOL_BYTES), 0
                 self._at = at + SALT_BYTES
                 salt = self._pool[at : at + SALT_BYTES]
                 inner = digest(media, body)
