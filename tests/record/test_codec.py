@@ -3,13 +3,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from hansard.domain.council import TurnFailed
+from hansard.domain.council import PanelSelected, TurnFailed
 from hansard.domain.fact import TEXT_WITH_SURROGATES, Body, Fact
 from hansard.domain.kinds import KINDS
 from hansard.domain.value import value
 from hansard.domain.work import RunEnded, RunRequested, RunRouted
 from hansard.errors import HansardError, UsageError
-from hansard.ledger.body import digest
+from hansard.ledger.body import SALT_BYTES, digest
+from hansard.ledger.entry import Entry
 from hansard.record import codec
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
@@ -52,11 +53,56 @@ def test_every_kind_goes_through_a_store_and_comes_back(kind: str, full: bool) -
         assert stored is not None
         bodies[part] = Body(stored.media, stored.body)
     assert codec.decode(entry, bodies) == fact
+    assert codec.misfit(entry._replace(causes=(0,))) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "why"),
+    [
+        ("agents", None, "agents is not a list"),
+        ("agents", "ada", "agents is not a list"),
+        ("agents", ["ada", 7], "agents holds something that is not text"),
+        ("coordinator", 7, "coordinator is not text"),
+        ("prompt_tokens", None, "prompt_tokens is not a number"),
+        ("prompt_tokens", True, "prompt_tokens is not a number"),
+        ("strategy", "by lot", None),
+        ("since", "a later version", None),
+    ],
+)
+def test_what_no_recorder_writes_is_told_and_what_a_later_one_may_write_is_not(
+    field: str, wrong: Any, why: str | None
+) -> None:
+    entry = stored(sample(PanelSelected, full=True))
+    assert codec.misfit(entry._replace(data={**entry.data, field: wrong})) == why
+
+
+def test_an_entry_that_lacks_a_field_or_its_cause_is_told_and_an_unknown_kind_is_not() -> None:
+    entry = stored(sample(PanelSelected, full=False))
+    lacking = {name: each for name, each in entry.data.items() if name != "coordinator"}
+    assert codec.misfit(entry._replace(data=lacking)) == "coordinator is missing"
+    assert codec.misfit(entry._replace(causes=())) == "it names no cause"
+    later = entry._replace(kind="panel.dissolved", causes=(), data={})
+    assert codec.misfit(later) is None
+    with pytest.raises(UsageError, match=r"of kind panel\.dissolved, which this version of Hansard does not know"):
+        codec.decode(later, {})
+
+
+def stored(fact: Fact) -> Entry:
+    """The entry of a fact that names a cause, as a store gives it."""
+    store = memory()
+    claim = store.claim("r1", 15)
+    [outcome] = store.append([[draft(fact, run="r1", causes=(0,), fence=("r1", claim.epoch))]])
+    assert not isinstance(outcome, HansardError)
+    return store.entry(outcome[0].seq)
 
 
 def request(**changes: Any) -> RunRequested:
     values: dict[str, Any] = {"mode": "request", "surface": "cli", "request": Body.text("x")}
     return RunRequested(**values | changes)
+
+
+def selected(agents: Any) -> PanelSelected:
+    return PanelSelected(strategy="fixed", agents=agents, coordinator="chair", selection=Body.text(""))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +117,8 @@ def request(**changes: Any) -> RunRequested:
         (RunEnded(state="answered", reason="x", calls=1.0, tokens=0, cost_usd_nano=0, elapsed_us=0), "calls"),  # type: ignore[arg-type]
         (RunEnded(state="answered", reason="x", calls=2**53, tokens=0, cost_usd_nano=0, elapsed_us=0), "calls"),
         (RunRouted(tier=0, lane=3, confidence_ppm=1, evidence=Body.text("")), "lane"),  # type: ignore[arg-type]
+        (selected(("ada", 7)), "agents must hold only str"),
+        (selected(("ada", "x" * 257)), "agents has 257 characters"),
     ],
 )
 def test_a_field_of_the_wrong_form_is_refused_and_named(fact: Fact, word: str) -> None:
@@ -110,6 +158,17 @@ def test_the_same_body_twice_gives_two_commitments() -> None:
     first, second = (draft(request()) for _ in range(2))
     assert first.sketch.head != second.sketch.head
     assert first.parts[0].salt != second.parts[0].salt
+
+
+def test_no_two_bodies_of_a_process_share_a_salt() -> None:
+    maker = Drafter()
+    salts = [
+        part.salt
+        for _ in range(600)
+        for part in maker.draft(request(), actor="human:a", run="r", causes=(), fence=None).parts
+    ]
+    assert {len(each) for each in salts} == {SALT_BYTES}
+    assert len(set(salts)) == len(salts) == 600
 
 
 def test_a_draft_knows_the_digests_of_its_bodies() -> None:
