@@ -40,6 +40,13 @@ async def test_a_limit_that_comes_first_is_kept_although_a_later_one_was_set_bef
     assert await first == "done"
 
 
+async def test_behind_the_first_limit_that_is_over_comes_the_next_and_not_the_last() -> None:
+    first, last, then = (asyncio.create_task(late(seconds, 3600)) for seconds in (0.01, 60, 0.03))
+    assert (await first, await then) == ("late", "late")
+    assert not last.done()
+    last.cancel()
+
+
 async def test_limits_within_limits_end_the_inner_work_only() -> None:
     with Deadline(60) as outer:
         assert await late(0.01, 60) == "late"

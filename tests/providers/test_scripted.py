@@ -100,9 +100,13 @@ async def test_everything_that_is_written_is_given_out_verbatim() -> None:
         "usage": {"input_tokens": 7, "output_tokens": 0, "cached_tokens": 2, "estimated": True},
         "cost_usd_nano": 20_600_000,
         "returned_model": "m-2026",
-        "tool_events": [{"name": "search", "arguments": {"q": "x"}, "result": "y", "latency_us": 5}],
+        "tool_events": [
+            {"name": "search", "arguments": {"q": "x"}, "result": "y", "latency_us": 5},
+            {"name": "search", "error": "too often"},
+        ],
         "latency_us": 1234,
         "exit_code": 0,
+        "output": "said",
         "stderr": "warned",
     }
     completion = await scripted(entry).complete(by())
@@ -114,9 +118,13 @@ async def test_everything_that_is_written_is_given_out_verbatim() -> None:
         finish="length",
         usage=Usage(input_tokens=7, cached_tokens=2, estimated=True),
         cost=Cost(usd_nano=20_600_000, basis="estimate"),
-        tool_events=(ToolEvent(name="search", arguments={"q": "x"}, result="y", latency_us=5),),
+        tool_events=(
+            ToolEvent(name="search", arguments={"q": "x"}, result="y", latency_us=5),
+            ToolEvent(name="search", arguments={}, error="too often"),
+        ),
         latency_us=1234,
         exit_code=0,
+        output=b"said",
         stderr=b"warned",
     )
 
@@ -125,6 +133,7 @@ async def test_a_usage_of_zero_that_is_written_stays_zero() -> None:
     provider = scripted({"text": "hello", "usage": {}}, {"text": "hello"}, mode="sequential")
     first, second = await provider.complete(by()), await provider.complete(by())
     assert first.usage == Usage()
+    assert first.cost == Cost(basis="unmetered")
     assert second.usage.estimated
 
 

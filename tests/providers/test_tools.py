@@ -61,6 +61,7 @@ class Model:
             thought={"of": number} if calls else None,
             usage=heard.usage,
             cost=Cost(usd_nano=5, basis="price_table"),
+            latency_us=1_000,
         )
 
 
@@ -132,6 +133,11 @@ async def test_what_each_call_took_is_told_once() -> None:
     assert answer.usage == Usage(input_tokens=10, output_tokens=1)
     assert answer.cost == Cost(usd_nano=5, basis="price_table")
     assert (log.input_tokens, log.asks_again) == (20, True)
+
+
+async def test_an_answer_took_as_long_as_all_its_calls() -> None:
+    answer = await ask(Model([("almanac", {"year": 1})], [("almanac", {"year": 2})]), Almanac())
+    assert answer.latency_us == 3_000
 
 
 async def test_a_witness_may_keep_tools_from_running() -> None:
@@ -271,6 +277,9 @@ async def test_a_result_that_is_too_large_is_not_given_to_a_model() -> None:
     model = Model([("almanac", {"year": 1})])
     assert (await ask(model, Almanac("x" * (MOST_RESULT_BYTES + 1)))).ok
     assert f"at most {MOST_RESULT_BYTES}" in model.asked[1].messages[-1].content
+    largest = Model([("almanac", {"year": 1})])
+    await ask(largest, Almanac("x" * MOST_RESULT_BYTES))
+    assert largest.asked[1].messages[-1].content == "x" * MOST_RESULT_BYTES
 
 
 async def test_no_secret_reaches_the_model_or_the_record_through_a_tool() -> None:
@@ -294,6 +303,15 @@ async def test_the_time_limit_is_for_the_whole_answer() -> None:
     answer = await ask(Model([("almanac", {"year": 1})]), slow, limits=Limits(timeout_s=0.05))
     assert answer.failure is not None
     assert (answer.failure.kind, answer.failure.message) == ("timeout", "the tool almanac did not end in time")
+
+
+async def test_a_handler_may_take_a_while() -> None:
+    async def looks_it_up(_: Mapping[str, Any]) -> str:
+        await asyncio.sleep(0.01)
+        return "found"
+
+    [event] = (await ask(Model([("almanac", {"year": 1})]), looks_it_up)).tool_events
+    assert (event.result, event.error) == ("found", None)
 
 
 class Odd:
