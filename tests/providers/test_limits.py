@@ -188,6 +188,22 @@ async def test_who_asks_for_time_is_left_alone_by_all(why: Failure, rest_s: floa
     assert starts == [0.0, rest_s, rest_s]
 
 
+async def test_a_shorter_wish_that_comes_later_does_not_end_a_longer_rest() -> None:
+    clock = Time()
+    starts: list[float] = []
+    wishes = [30.0, 5.0]
+
+    async def do(_: Exchange) -> Completion:
+        starts.append(clock())
+        await asyncio.sleep(0)
+        return says("x", failure=failure("rate_limit", "slow down", retry_after_s=wishes.pop(0)) if wishes else None)
+
+    limited = Limited(Doing(do), max_concurrent=2, clock=clock, sleep=clock.sleep)
+    await asyncio.gather(limited.complete(asking()), limited.complete(asking()))
+    await limited.complete(asking())
+    assert starts == [0.0, 0.0, 30.0]
+
+
 async def test_a_burst_after_a_rest_is_as_large_as_it_may_be() -> None:
     clock = Time()
     bucket = Bucket(60, burst=3, clock=clock, sleep=clock.sleep)
