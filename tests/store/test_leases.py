@@ -109,8 +109,17 @@ def test_who_took_a_claim_while_he_could_open_no_more_files_is_not_dead() -> Non
         why_free("r1", 1, here, 1_000_000)
 
 
-@pytest.mark.parametrize("pid", ["1e999", '"x"', "null", "[]"])
-def test_a_holder_that_is_none_holds_until_its_lease_ends(pid: str) -> None:
-    odd = f'{{"boot":"b","host":"h","pids":"p","started":"0","pid":{pid}}}'
+def test_a_process_is_the_same_whatever_it_does() -> None:
+    before = Holder.here()
+    grown = bytes(64 << 20)
+    assert Holder.here() == before
+    assert len(grown) > 0
+
+
+ODD = [f'{{"boot":"b","host":"h","pids":"p","started":"0","pid":{pid}}}' for pid in ("1e999", '"x"', "null", "[]")]
+
+
+@pytest.mark.parametrize("odd", [*ODD, "{}", "[]", "7", "somebody"])
+def test_a_holder_that_is_none_holds_until_its_lease_ends(odd: str) -> None:
     with pytest.raises(Fenced, match="is held by somebody for 1 s more"):
         why_free("r1", 1, odd, 1_000_000)
