@@ -64,6 +64,16 @@ def test_a_value_that_does_not_belong_there_is_told(
                 use()
 
 
+def test_a_body_of_which_nothing_is_left_in_its_row_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with closing(SqliteStore.create(path, genesis())) as store:
+        put(store, draft(parts=[part(b"what was said")]))
+    with database(path) as into:
+        into.execute("UPDATE bodies SET body = NULL")
+    with closing(SqliteStore.open(path)) as store:
+        assert store.body(1, "output") is None
+
+
 @pytest.mark.parametrize("gone", ["seq = 270", "seq < 288 AND seq >= 256", "seq < 296 AND seq >= 256"])
 def test_a_log_that_lacks_lines_of_its_last_block_is_not_extended(tmp_path: Path, gone: str) -> None:
     path = tmp_path / "x.db"
@@ -90,6 +100,8 @@ def test_a_log_that_lacks_lines_of_its_last_block_is_not_extended(tmp_path: Path
         ),
         ("UPDATE nodes SET hash = zeroblob(32) WHERE idx = 0", "the nodes do not give the tree"),
         ("DELETE FROM nodes WHERE idx = 0", "the nodes do not give the tree"),
+        ("UPDATE head SET frontier = zeroblob(31)", "the end of the log cannot be read: a tree of "),
+        ("DELETE FROM head", "the head row says nothing, the last entry is"),
     ],
 )
 def test_a_log_whose_head_names_another_time_or_tree_is_not_extended_until_it_is_repaired(
