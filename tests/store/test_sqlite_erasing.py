@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hansard.errors import StoreError
+from hansard.ledger.layout import SHARED_FROM_BYTES
 from hansard.store.conformance.sample import Clock, draft, genesis, part, put, redacted
 from hansard.store.sqlite import SqliteStore
 from hansard.store.sqlite import writer as sqlite_writer
@@ -46,6 +47,20 @@ def test_an_erased_body_leaves_no_byte_in_the_folder(tmp_path: Path) -> None:
         store.erase((1 + number, "output"))
         assert told(tmp_path, number) == []
     store.close()
+
+
+def test_a_large_body_that_stands_twice_leaves_no_byte_once_both_are_erased(tmp_path: Path) -> None:
+    large = secret(7) * (SHARED_FROM_BYTES // len(secret(7)) + 1)
+    with closing(SqliteStore.create(tmp_path / "log.db", genesis(), clock=Clock())) as store:
+        for body in (large, large, large[::-1]):
+            put(store, draft(parts=[part(body)]))
+        store.erase((1, "output"))
+        assert told(tmp_path, 7) == ["log.db"]
+        store.erase((2, "output"))
+        assert told(tmp_path, 7) == []
+        left = store.body(3, "output")
+        assert left is not None
+        assert left.body == large[::-1]
 
 
 def test_a_repair_removes_what_somebody_who_was_killed_has_left(
