@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forging import database
+from forging import chain, database, read, write
 from hansard.errors import HansardError, StoreError, Unavailable
 from hansard.record.export import export
 from hansard.record.reading import read_body
@@ -120,6 +120,51 @@ def test_a_log_whose_head_names_another_time_or_tree_is_not_extended_until_it_is
         store.repair()
         assert (store.broken, store.head()) == (None, head)
         put(store, draft())
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        (
+            "UPDATE entries SET line = replace(line, '\"n\":4}', '\"n\":7}') WHERE seq = 5",
+            "entry 6 does not follow the one",
+        ),
+        (
+            "UPDATE entries SET line = replace(line, '\"n\":8}', '\"n\":7}') WHERE seq = 9",
+            "not the entry 9 that the head row",
+        ),
+        ("UPDATE entries SET line = '{}' WHERE seq = 5", "entry 5 is broken"),
+        ("DELETE FROM entries WHERE seq = 5", "entry 6 does not follow the one before"),
+        ("DELETE FROM entries WHERE seq = 9", "not the entry 9 that the head row names"),
+        ("DELETE FROM entries", "it has no entries"),
+    ],
+)
+def test_a_repair_never_makes_lines_look_right_that_do_not_hold_together(tmp_path: Path, edit: str, why: str) -> None:
+    path = tmp_path / "x.db"
+    with closing(SqliteStore.create(path, genesis())) as store:
+        fill(store, 10)
+    with database(path) as into:
+        into.execute(edit)
+        before = list(into.iterdump())
+    with closing(SqliteStore.open(path)) as store:
+        assert store.broken
+        with pytest.raises(StoreError, match=f"cannot repair .*{why}"):
+            store.repair()
+        assert store.broken
+    with database(path) as into:
+        assert list(into.iterdump()) == before
+
+
+def test_a_repair_does_not_accept_a_time_that_falls_though_the_chain_holds(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with closing(SqliteStore.create(path, genesis())) as store:
+        fill(store, 10)
+    entries = read(path)
+    entries[5]["ts"] -= 1
+    write(path, chain(entries))
+    refused = pytest.raises(StoreError, match="entry 5 does not follow the one before; entries are never changed")
+    with closing(SqliteStore.open(path)) as store, refused:
+        store.repair()
 
 
 def test_a_schema_that_is_damaged_in_the_middle_of_a_character_is_told(original: Path, tmp_path: Path) -> None:
