@@ -168,6 +168,7 @@ async def test_calls_are_spread_over_the_minute_behind_the_burst(burst: int | No
     ("why", "rest_s"),
     [
         (failure("rate_limit", "slow down", retry_after_s=5.0), 5.0),
+        (failure("rate_limit", "slow down", retry_after_s=0.5), 0.5),
         (failure("network", "503", retry_after_s=5.0), 5.0),
         (failure("rate_limit", "come back tomorrow", retry_after_s=86_400.0), LONGEST_REST_S),
         (failure("rate_limit", "slow down"), 0.0),
@@ -202,6 +203,14 @@ async def test_a_shorter_wish_that_comes_later_does_not_end_a_longer_rest() -> N
     await asyncio.gather(limited.complete(asking()), limited.complete(asking()))
     await limited.complete(asking())
     assert starts == [0.0, 0.0, 30.0]
+
+
+async def test_a_limit_may_be_less_than_one_call_a_minute() -> None:
+    clock = Time()
+    bucket = Bucket(0.5, clock=clock, sleep=clock.sleep)
+    for _ in range(3):
+        await bucket.take()
+    assert clock() == pytest.approx(240.0)
 
 
 async def test_a_burst_after_a_rest_is_as_large_as_it_may_be() -> None:
