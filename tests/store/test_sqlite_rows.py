@@ -9,6 +9,7 @@ import pytest
 
 from forging import chain, database, read, write
 from hansard.errors import HansardError, StoreError, Unavailable
+from hansard.ledger.layout import INDEXES
 from hansard.record.export import export
 from hansard.record.reading import read_body
 from hansard.record.receipts import make_receipt
@@ -223,6 +224,9 @@ def test_an_index_of_other_words_is_never_worked_out_and_is_made_anew_by_a_repai
             put(store, draft(causes=(0,)))
         assert store.repair() == [("derived", 1)]
         put(store, draft(causes=(0,)))
+    with database(path) as found:
+        [made_anew] = found.execute("SELECT sql FROM sqlite_schema WHERE name = 'causes_by_cause'").fetchall()
+    assert made_anew == (INDEXES["causes_by_cause"],)
 
 
 def test_what_somebody_keeps_beside_the_tables_keeps_nobody_out(original: Path, tmp_path: Path) -> None:
@@ -232,6 +236,22 @@ def test_what_somebody_keeps_beside_the_tables_keeps_nobody_out(original: Path, 
         into.execute("ANALYZE")
     with closing(SqliteStore.open(path)) as store:
         put(store, draft())
+
+
+def test_a_log_whose_tree_lies_on_a_damaged_page_is_opened_to_be_read(tmp_path: Path, original: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(original.read_bytes())
+    with database(path) as into:
+        [page] = into.execute("SELECT rootpage FROM sqlite_master WHERE name = 'nodes'").fetchone()
+        [size] = into.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    with closing(SqliteStore.open(path)) as store:
+        assert "the end of the log cannot be read: database disk image is malformed" in str(store.broken)
+        assert len(list(store.select(Query()))) == store.head().size
+        with pytest.raises(StoreError, match="may not be extended"):
+            put(store, draft())
 
 
 @pytest.mark.parametrize("table", ["bodies", "causes", "checkpoints", "claims"])
