@@ -334,6 +334,7 @@ def test_a_call_that_is_cut_off_by_the_limit_of_tokens_is_none(form: Form, wire:
     completion = answers(form, wire, said, exchange=offering())
     failure = failure_of(completion)
     assert (failure.kind, failure.retryable) == ("context_length_exceeded", False)
+    assert failure.message == "the limit of tokens was used up within a call for a tool"
     assert (completion.calls, completion.finish) == ((), "length")
 
 
