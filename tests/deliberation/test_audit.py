@@ -50,6 +50,8 @@ def renumbered(messages: Messages) -> None:
         (renumbered, "R-4.5-7"),
         (lambda m: m[2].update(parent_id="msg-000"), "R-4.6-2"),
         (lambda m: m[2].update(branch_depth=0), "R-4.5-3"),
+        (lambda m: m[1].update(parent_id="msg-000"), "R-4.5-3"),
+        (lambda m: m[3].update(round=2), "R-4.2-4"),
         (lambda m: m[2].update(type="primary_turn"), "R-4.2-4"),
         (lambda m: m[2].pop("suggested_followups"), "R-4.5-4"),
         (lambda m: m[1].pop("dropped_deferred"), "R-4.6-4"),
@@ -67,6 +69,31 @@ def test_a_transcript_that_no_machine_would_have_written_is_caught(change: Any, 
     assert [each.rule for each in found] == [rule]
 
 
+def test_each_runtime_says_in_its_own_words_why_nobody_could_be_asked() -> None:
+    def reworded(messages: Messages) -> None:
+        messages[1]["schema_failure"][0]["reason"] = "no such member"
+
+    assert audited(forked(), reworded) == []
+
+
+def test_in_a_flat_transcript_who_leaves_in_a_fork_leaves_outside_of_it_and_whoever_speaks_there_does_not() -> None:
+    answers: list[Heard] = [turn("ben"), fails("auth_failure"), turn("ada")]
+    session = play(rules(on_agent_failure="continue_without"), answers)
+    state, messages = session.machine.state, session.messages()
+    assert [each["branch_depth"] for each in messages[:5]] == [0, 0, 1, 0, 1]
+    assert messages[2]["type"] == "panel_contraction"
+
+    def found(*, flat: bool) -> list[tuple[str, str]]:
+        course = breaches(state.rules, state.panel, messages, session.outcome_data(), flat=flat)
+        return [(each.path, each.rule) for each in course]
+
+    assert found(flat=False) == []
+    assert found(flat=True) == [("/canonical_transcript/2/branch_depth", "R-4.5-3")]
+    messages[2].update(branch_depth=0, parent_id=None)
+    assert found(flat=True) == []
+    assert found(flat=False) == [("/canonical_transcript/2/branch_depth", "R-4.5-3")]
+
+
 @requirement("R-4.10-3")
 def test_a_round_without_its_coordination_turn_is_caught() -> None:
     [found] = audited(play(rules(), [turn(), turn(), turn(), verdict()]), lambda m: m.pop(4))
@@ -75,16 +102,20 @@ def test_a_round_without_its_coordination_turn_is_caught() -> None:
 
 @requirement("R-4.8-4", "R-4.1-5")
 @pytest.mark.parametrize(
-    ("session", "reason"),
+    ("session", "reason", "rule"),
     [
-        (play(rules()), "budget_exceeded"),
-        (play(rules(), [turn(), turn(), turn(), verdict("request_user_input")]), "provider_unrecoverable"),
-        (play(rules(max_rounds=1), lambda ask: verdict() if ask.expect == "verdict" else usual(ask)), "schema_error"),
+        (play(rules()), "budget_exceeded", "R-4.8-4"),
+        (play(rules(), [turn(), turn(), turn(), verdict("request_user_input")]), "provider_unrecoverable", "R-4.1-5"),
+        (
+            play(rules(max_rounds=1), lambda ask: verdict() if ask.expect == "verdict" else usual(ask)),
+            "schema_error",
+            "R-4.1-5",
+        ),
     ],
 )
-def test_an_outcome_that_the_rules_do_not_lead_to_is_caught(session: Play, reason: str) -> None:
+def test_an_outcome_that_the_rules_do_not_lead_to_is_caught(session: Play, reason: str, rule: str) -> None:
     [found] = audited(session, kind="termination", termination_artifact={"reason": reason})
-    assert found.path == "/outcome"
+    assert (found.path, found.rule) == ("/outcome", rule)
 
 
 def ended_in(session: Play, round: int) -> list[Breach]:
