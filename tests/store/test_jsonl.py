@@ -365,6 +365,10 @@ def test_a_new_ledger_does_not_take_over_what_a_deleted_one_left(path: Path) -> 
     with pytest.raises(StoreError, match=r"bodies\.jsonl exists already; .*log\.jsonl does not: move it away"):
         JsonlStore.create(path, genesis())
     Paths.of(path).bodies.unlink()
+    Paths.of(path).checkpoints.write_bytes(b"of an earlier one\n")
+    with pytest.raises(StoreError, match=r"checkpoints\.jsonl exists already; .*log\.jsonl does not: move it away"):
+        JsonlStore.create(path, genesis())
+    Paths.of(path).checkpoints.unlink()
     store = JsonlStore.create(path, genesis())
     assert store.epoch("seal") == 0
     assert len(walk(store)) == 1

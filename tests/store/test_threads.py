@@ -66,4 +66,7 @@ def test_a_store_that_is_closed_leaves_no_file_open(make: Callable[..., Any], na
     with closing(make(tmp_path / name, genesis())) as store:
         fill(store, 3)
         assert len(list(store.select(Query()))) == 3
+        claim = store.claim("r1", 60.0)
+        store.renew(claim, 60.0)
+        store.release(claim)
     assert set(os.listdir("/proc/self/fd")) <= before
