@@ -167,6 +167,11 @@ def test_panel_and_rounds_can_be_chosen(shell: Shell) -> None:
         assert "Traceback" not in shell.err
 
 
+def test_who_is_named_by_a_flag_of_their_own_sits_too(shell: Shell) -> None:
+    asks = ("deliberate", "What?", "--provider", "rehearsal", "--panel", "critic", "--panel", "logician, engineer")
+    assert shell.asks(*asks)["selected_agents"] == ["critic", "logician", "engineer"]
+
+
 def test_a_program_can_be_the_whole_panel(shell: Shell) -> None:
     (shell.folder / "panellist.py").write_text(PANELLIST)
     program = f"{sys.executable} {shell.folder}/panellist.py 0"

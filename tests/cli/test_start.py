@@ -90,6 +90,17 @@ def test_an_interrupt_while_it_is_loaded_shows_no_traceback(tmp_path: Path) -> N
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "hansard: interrupted\n")
 
 
+def test_a_token_has_every_role_that_was_named_for_it(tmp_path: Path) -> None:
+    add = ("serve", "token", "add")
+    assert hansard(tmp_path, *add, "ann", "--roles", "reader", "--roles", "operator, approver").returncode == 0
+    assert hansard(tmp_path, *add, "bob").returncode == 0
+    assert hansard(tmp_path, *add, "cyd", "--roles", ",").returncode == 2
+    kept = json.loads(hansard(tmp_path, "serve", "token", "list", "--json").stdout)
+    assert {each["name"]: each["roles"] for each in kept} == {
+        "ann": ["reader", "operator", "approver"], "bob": ["reader"]
+    }  # fmt: skip
+
+
 def test_the_module_runs_as_a_program() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "hansard", "--version"],

@@ -1,6 +1,7 @@
 """The flags of the commands that run something, built when one of them is named. Imports nothing but argparse."""
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
 from hansard.surfaces.cli.command import add_command
@@ -213,6 +214,11 @@ def add_asking(command: argparse.ArgumentParser) -> None:
     limits.add_argument("--max-tokens", type=count, metavar="N")
     limits.add_argument("--max-usd", metavar="AMOUNT", help="dollars, such as 0.50")
     limits.add_argument("--max-seconds", type=limit_s, metavar="S", help="what is in flight then is cancelled")
+
+
+def listed(words: Iterable[str]) -> tuple[str, ...]:
+    """What an option that takes a list with commas names, however often it was said."""
+    return tuple(each.strip() for word in words for each in word.split(",") if each.strip())
 
 
 def count(text: str) -> int:

@@ -53,7 +53,7 @@ def add_deliberate(command: argparse.ArgumentParser) -> None:
         help="a file, - for standard input, or the text itself; not needed when the configuration has one",
     )
     command.add_argument("--config", metavar="FILE", help="a configuration of the protocol, YAML or JSON")
-    command.add_argument("--panel", metavar="A,B", help="who sits on the panel, in this order; or panel:NAME")
+    _add_seats(command, "who sits on the panel, in this order; or panel:NAME (repeatable)")
     command.add_argument("--max-rounds", type=count, metavar="N", help="rounds at most")
     command.add_argument("--output", metavar="DIR", help="the folder of sessions (default: runs)")
     _add_adapting(command)
@@ -137,12 +137,16 @@ def _add_looking_back(verbs: "argparse._SubParsersAction[argparse.ArgumentParser
     trial = add_command(verbs, "eval", "a panel on a set of problems, measured", "evaluating:evaluate", ledger=True)
     trial.add_argument("problems", metavar="FILE", help="one problem a line, or JSON lines with problem, id, expect")
     trial.add_argument("--config", metavar="FILE", help="a configuration of the protocol, YAML or JSON")
-    trial.add_argument("--panel", metavar="A,B", help="who sits on the panel; or panel:NAME")
+    _add_seats(trial, "who sits on the panel; or panel:NAME (repeatable)")
     trial.add_argument("--max-rounds", type=count, metavar="N", help="rounds at most")
     trial.add_argument("--output", metavar="DIR", help="the folder of sessions (default: none, the record has them)")
     _add_scripts(trial)
     _add_shape(trial)
     _add_asking(trial)
+
+
+def _add_seats(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("--panel", action="append", metavar="A,B", help=text)
 
 
 def add_panel(command: argparse.ArgumentParser) -> None:

@@ -22,6 +22,7 @@ from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import ENDS, asked_for, deliberation_view
 from hansard.app.views import View
 from hansard.errors import UsageError
+from hansard.surfaces.cli.arguments import listed
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.driving import ASKS, EXIT, handed_in, note, opened, refuse_early, typed
 from hansard.surfaces.cli.show import as_json, say, tell
@@ -145,7 +146,7 @@ def call_of(args: argparse.Namespace, problem: str | None, runs: Path | None, co
     return Call(
         problem=problem,
         config=read_document(args.config) if getattr(args, "config", None) else config,
-        panel=[each.strip() for each in panel.split(",") if each.strip()] if panel else None,
+        panel=list(listed(panel)) if panel else None,
         max_rounds=getattr(args, "max_rounds", None),
         runs=runs,
         script=read_document(args.script) if args.script else None,

@@ -9,6 +9,7 @@ from pathlib import Path
 from hansard.app.serving.tokens import Tokens
 from hansard.app.settings import read_settings, state_folder
 from hansard.errors import MissingExtra
+from hansard.surfaces.cli.arguments import listed
 from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.cli.submit import wishes
 
@@ -69,7 +70,7 @@ def token_list(args: argparse.Namespace) -> int:
 
 
 def token_add(args: argparse.Namespace) -> int:
-    roles = tuple(each.strip() for each in args.roles.split(",") if each.strip())
+    roles = listed(args.roles or ["reader"])
     return _secret(args, _tokens().add(args.name, roles, None if args.days is None else args.days * 86_400))
 
 

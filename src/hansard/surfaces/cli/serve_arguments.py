@@ -68,7 +68,10 @@ def add_serve(command: argparse.ArgumentParser) -> None:
     add = add_command(tokens, "add", "a new token; its secret is shown once", "serve:token_add")
     add.add_argument("name")
     add.add_argument(
-        "--roles", default="reader", metavar="ROLES", help="reader, operator, approver, with commas (default: reader)"
+        "--roles",
+        action="append",
+        metavar="ROLES",
+        help="reader, operator, approver, with commas or repeatable (default: reader)",
     )
     add.add_argument("--days", type=positive, metavar="N", help="how long it is good (default: until it is rotated)")
     rotate = add_command(tokens, "rotate", "a new secret for a token", "serve:token_rotate")
