@@ -283,7 +283,8 @@ def test_what_plan_tells_people_to_type_is_quoted(run: Run) -> None:
 
 def test_a_plan_that_could_not_be_written_is_refused_before_anybody_is_asked(run: Run) -> None:
     Path("made.json").write_text("mine")
-    for place, said in (("made.json", "there already"), ("nowhere/made.json", "is no folder"), ("", "is empty")):
+    dash = ("-", "- names no file; write --output FILE, or leave it out")
+    for place, said in (("made.json", "there already"), ("nowhere/made.json", "is no folder"), ("", "is empty"), dash):
         code, _, err = run("plan", "compare three queues", *REHEARSAL, "-o", place)
         assert (code, said in err) == (2, True)
     assert not Path("ledger.db").exists()

@@ -5,8 +5,15 @@ import os
 from hansard.errors import UsageError, unwritten
 
 
+def refuse_dash(path: str | None) -> None:
+    """UsageError for the name that stands for a standard stream elsewhere: nobody means a file that is called so."""
+    if path == "-":
+        raise UsageError("- names no file; write --output FILE, or leave it out")
+
+
 def new_file(path: str, text: str) -> None:
     """Write a file of the user's that is not there yet, whole or not at all."""
+    refuse_dash(path)
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:

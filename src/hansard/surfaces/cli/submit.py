@@ -28,7 +28,7 @@ from hansard.surfaces.cli.driving import (
     typed,
     watched,
 )
-from hansard.surfaces.cli.output import new_file
+from hansard.surfaces.cli.output import new_file, refuse_dash
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import text_of
 
@@ -120,6 +120,7 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
 
 
 def _refuse_place(path: Path) -> None:
+    refuse_dash(str(path))
     if os.path.lexists(path):
         raise UsageError(f"{path} is there already; choose another name")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):

@@ -10,7 +10,7 @@ from hansard.app.ledgers.witness import Service, key_text, witness_folder
 from hansard.app.settings import Settings, ledger_settings, read_settings, state_folder
 from hansard.app.wiring import open_ledger
 from hansard.errors import HansardError, StoreError, UsageError
-from hansard.surfaces.cli.output import new_file
+from hansard.surfaces.cli.output import new_file, refuse_dash
 from hansard.surfaces.cli.show import as_json, as_json_line, put, say
 from hansard.surfaces.plain import plain
 
@@ -110,8 +110,9 @@ def _asked(args: argparse.Namespace) -> "tuple[Settings, list[Asked]]":
         )
     if args.output and len(witnesses) > 1:
         raise UsageError("--output takes the word of one witness; name its URL and --key")
+    # Told before anything is recorded.
+    refuse_dash(args.output)
     if args.output and os.path.lexists(args.output):
-        # Told before anything is recorded.
         raise UsageError(f"{args.output} is there already; choose another name")
     return settings, witnesses
 
