@@ -155,6 +155,9 @@ async def test_an_expert_that_cannot_be_made_is_on_the_record_and_the_session_is
         assert (await hansard.deliberations.hold(run)).sitting.reason == "synthesis"
         [made] = entries(hansard, run, "persona.made")
         assert made.data["accepted"] is False
+        stored = hansard.store.body(made.seq, "definition")
+        assert stored is not None
+        assert stored.body == b"no"
         audit(hansard.store, run)
 
 
@@ -198,7 +201,8 @@ async def test_a_persona_can_be_made_without_a_session(tmp_path: Path) -> None:
     silent = False
 
     def says(exchange: Exchange) -> Any:
-        return failure("auth_failure", "no") if silent else versed(exchange)
+        # Of somebody else's limit nobody is told that he may allow more himself.
+        return failure("quota_exhausted", "no") if silent else versed(exchange)
 
     async with opened(tmp_path, Voices(says)) as hansard:
         config = default_config("a lawyer", "voices", "voice")
