@@ -142,11 +142,30 @@ async def test_a_question_that_was_recorded_when_the_time_was_over_is_in_the_run
 
 
 async def test_a_session_gets_no_more_than_is_left_of_the_run() -> None:
-    d = set_up(Voices(tokens=(1_000, 500)), budget={"max_tokens": 9_000})
+    d = set_up(Voices(tokens=(1_000, 500)), budget={"max_tokens": 9_000, "max_seconds": 100})
     run, state = await climbed(d)
-    config = json.loads(d.text(one(d.entries(run, "session.convened")), "config"))
-    assert config["budget"]["max_total_tokens"] < 9_000
+    budget = json.loads(d.text(one(d.entries(run, "session.convened")), "config"))["budget"]
+    assert budget["max_total_tokens"] < 9_000
+    assert budget["max_wallclock_seconds"] <= 100
     assert state == "answered"
+
+
+async def test_a_secret_that_a_panel_says_stands_nowhere_on_the_record_of_its_run() -> None:
+    def leaks(exchange: Exchange) -> Any:
+        match exchange.schema_name:
+            case "turn_structured_output":
+                return turn("It is sk-0123456789.")
+            case "synthesis_content":
+                return synthesis("Ten a minute. sk-0123456789", SPLIT)
+        return agreeing(exchange)
+
+    d = set_up(Voices(leaks))
+    d.pool.secrets.add("KEY", "sk-0123456789")
+    run, state = await climbed(d)
+    said = [d.text(entry, part) for entry in d.entries(run) for part in entry.body]
+    assert state == "answered"
+    assert not [each for each in said if "sk-0123456789" in each]
+    assert "[secret KEY]" in d.text(one(d.entries(run, "session.ended")), "artifact")
 
 
 async def test_a_panel_that_runs_into_its_share_of_tokens_fails_like_any_rung() -> None:
