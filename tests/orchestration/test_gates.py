@@ -650,6 +650,8 @@ async def test_a_gate_before_a_task_that_is_not_in_the_plan_is_refused() -> None
 
 async def test_an_edit_of_the_plan_does_not_do_away_with_a_task_that_a_gate_was_asked_for() -> None:
     at = desk(Answers())
+    # The plan of another run says nothing about this one.
+    await at.run(plan=plan(task("a")))
     run = await at.submit(plan=CHAIN, wishes=Wishes(gates=("plan", "task:b")))
     [gate] = (await at.runs.drive(run)).gates
     with pytest.raises(UsageError, match="no task 'b'"):
