@@ -156,7 +156,7 @@ def answer_in(problem: str) -> list[str]:
 
 
 def _cited(text: str) -> list[str]:
-    return [f"> {line}" for line in text.splitlines() or [""]]
+    return [f"> {line}" for line in text.splitlines()]
 
 
 def chain_of(store: Store, run: str) -> list[str]:
