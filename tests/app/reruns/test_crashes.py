@@ -263,3 +263,25 @@ async def test_what_a_crash_cut_short_is_counted_behind_whomever_a_budget_refuse
         refused |= {each.data.get("lane", "run") for each in resumed.entries(ended.run, "budget.breached")}
         await comes_out_the_same(resumed, ended.run, killed)
     assert refused == {"alpha", "run"}
+
+
+async def test_an_attempt_that_is_given_up_behind_a_driver_that_did_nothing_is_given_up_again() -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    config = at.config()
+    config = replace(config, tuning=replace(config.tuning, restarts=0))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c", "a")))
+    await at.runs.drive(run)
+    ledger = ledger.until(next(n for n in range(len(ledger.commits)) if ledger.until(n).head().size > 6))
+    # The driver behind the first retry dies as soon as it has the run; the next one once it has given a up.
+    for further in (1, 3):
+        asked, at = len(ledger.commits) + 1, desk(Answers(), store=ledger)
+        await at.runs.ask_to_retry(run, "b")
+        await at.runs.drive(run)
+        ledger = ledger.until(asked + further)
+    at = desk(Answers(), store=ledger)
+    assert len(at.entries(run, "task.judged")) == 1
+    assert not at.entries(run, "task.restarted")
+    await at.runs.ask_to_retry(run, "c")
+    await at.runs.drive(run)
+    await comes_out_the_same(at, run)

@@ -11,7 +11,7 @@ from hansard.app.reruns.phases import Deed, Phase, deed, is_said_of_the_cut
 from hansard.domain.exchange import Exchange
 from hansard.domain.fact import Fact
 from hansard.domain.gate import GateOpened
-from hansard.domain.work import RoleAnswered, RoleAsked, TaskAttempted
+from hansard.domain.work import RoleAnswered, RoleAsked, TaskAttempted, TaskRestarted
 from hansard.providers.recording import Call, call_of, opened
 from hansard.record.recorder import Cause, Recorded, Recorder, Step
 from hansard.record.replaying import WORKER
@@ -88,6 +88,8 @@ class Until:
             return self._may_ask(Call(WORKER, fact.task, fact.attempt, 1))
         if isinstance(fact, RoleAsked):
             return self._may_ask(Call(fact.role, fact.task or "", fact.attempt, fact.turn))
+        if isinstance(fact, TaskRestarted):
+            return not self._is_bound or (fact.task, fact.attempt) in self.phase.restarted
 
         def said(name: str) -> object:
             return getattr(fact, name, getattr(about, name, None))

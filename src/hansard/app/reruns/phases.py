@@ -65,6 +65,8 @@ class Phase:
     engine ended too often while they were made; attempts may have been made in a phase before."""
     unjudged: Sequence[Entry]
     """Results by its end that a verdict could have come of, and none did."""
+    restarted: frozenset[tuple[str, int]]
+    """The attempts, by task and number, of which a driver had said by its end that they are made once more."""
     done: Counter[Deed]
     """What had been done by its end, since the run began."""
     order: Sequence[tuple[int, Call | Refused]]
@@ -127,6 +129,9 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         attempts=attempts,
         swallowed={call: seq for seq, call in swallowed.items()},
         unjudged=_unjudged(so_far),
+        restarted=frozenset(
+            (each.data["task"], each.data["attempt"]) for each in so_far if each.kind == "task.restarted"
+        ),
         done=deeds(so_far),
         order=order,
         answered=_answered(own, {seq: call for seq, (call, _) in calls.items()}),
