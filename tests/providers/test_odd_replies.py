@@ -1,23 +1,16 @@
 """Replies with status 200 that say something odd: an error, or counts that nobody can have counted."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from hansard.providers.checks import MOST_MESSAGE, MOST_TOKENS
 from providers.asking import FORMS, Form, answers, failure_of
-from providers.wire import Raw, Say, Wire, serving
+from providers.wire import Raw, Say, Wire
 from providers.wire_formats import FORMATS
 
 pytestmark = pytest.mark.parametrize("form", [form for form in FORMS if not form.streamed], ids=str)
-
-
-@pytest.fixture
-def wire() -> Iterator[Wire]:
-    with serving() as wire:
-        yield wire
 
 
 @pytest.mark.parametrize(

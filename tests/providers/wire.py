@@ -148,6 +148,10 @@ class Wire:
         self._turns.extend(turns)
         return self
 
+    def drop_turns(self) -> None:
+        """Forget the turns that nobody has come for."""
+        self._turns.clear()
+
     def forget(self) -> None:
         """Forget what was asked, so that `is_asked` waits for the next question."""
         self._asked.clear()
