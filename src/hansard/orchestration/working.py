@@ -154,12 +154,14 @@ class Crew:
         if begun and new:
             await self._caller.before_others(task.id for task in begun)
         for at in range(0, len(new), TOGETHER):
-            some = [(task, self._first_attempt(task, {})) for task in new[at : at + TOGETHER]]
-            self._group.create_task(self._enter(some))
+            self._group.create_task(self._enter(new[at : at + TOGETHER]))
             await asyncio.sleep(0)
 
-    async def _enter(self, some: Sequence[tuple[Task, Ready | None]]) -> None:
-        """Put first attempts on the record, in one commit, and make them."""
+    async def _enter(self, new: Sequence[Task]) -> None:
+        """Put first attempts on the record, in one commit, and make them. Nothing comes between setting aside what they may take
+        and saying so: an answer that counts in between would stand before them.
+        """
+        some = [(task, self._first_attempt(task, {})) for task in new]
         steps = [Step(ready.fact, actor(task), self._attempts.inputs(task, {})) for task, ready in some if ready]
         recorded = iter(await self._journal.record_all(steps) if steps else ())
         for task, ready in some:
