@@ -18,11 +18,14 @@ from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.journal import Journal
-from running import POOR, Answers, Desk, Ledger, Said, audit, desk, fails, obliging, plan, roster, task, who
+from running import POOR, Answers, Desk, Ledger, Said, audit, completion, desk, fails, obliging, plan, roster, task, who
 
 TELLING = (1048, 1191)
 """Those that have found something."""
 MANY = [pytest.param(seed, marks=pytest.mark.long) for seed in range(1000, 1200) if seed not in TELLING]
+TELLING_OF_TIME = (159, 249, 412, 646, 781, 832)
+"""The same, of lanes with seconds."""
+TIMED = [pytest.param(seed, marks=pytest.mark.long) for seed in range(1000) if seed not in TELLING_OF_TIME]
 
 
 class Chance:
@@ -102,6 +105,27 @@ class Chance:
         return self._random.sample(commits, min(4, len(commits)))
 
 
+class Timed(Chance):
+    """The same in lanes that have seconds, of which each answer says how many it took."""
+
+    def _limits(self) -> list[Wishes]:
+        seconds = {"budget": Budget(max_seconds=self._random.choice([0.5, 1, 2, 3]))}
+        both = roster(alpha=seconds, beta=seconds)
+        return [
+            Wishes(roster=roster(alpha=seconds)),
+            Wishes(roster=both),
+            Wishes(roster=roster(alpha=seconds, beta={"max_parallel": 1}), ladder=("told", "told:better")),
+            Wishes(roster=both, judge="checks", answer="join"),
+        ]
+
+    async def says(self, exchange: Exchange) -> Said:
+        said = await super().says(exchange)
+        if not isinstance(said, str) or who(exchange)[0] != "worker":
+            return said
+        took = random.Random(f"{self._seed} took {who(exchange)}").random()
+        return completion(said, latency_us=round(took * 1_500_000))
+
+
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> Callable[[Chance], None]:
     """Commits that take their time."""
@@ -160,6 +184,19 @@ async def test_in_any_order(seed: int, slowly: Callable[[Chance], None]) -> None
         check(later, run, chance.rows)
         chance.hurried = True
         await identical(later, run, commits)
+
+
+@pytest.mark.parametrize("seed", [*TELLING_OF_TIME, *TIMED])
+async def test_lanes_run_out_of_seconds_in_any_order(seed: int, slowly: Callable[[Chance], None]) -> None:
+    chance = Timed(seed)
+    if seed % 2 == 0:
+        slowly(chance)
+    at = desk(Answers(chance.says), store=Ledger())
+    run = await at.runs.submit("please", at.config(chance.wishes), plan=plan(*chance.rows))
+    await at.runs.drive(run, wait=True)
+    check(at, run, chance.rows)
+    chance.hurried = True
+    await identical(at, run)
 
 
 @pytest.mark.parametrize("seed", MANY)

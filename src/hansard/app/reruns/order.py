@@ -36,6 +36,7 @@ class Order:
         self._given_up = False
         self._asking: dict[Call, Refusal] = {}
         """Whose turn it is, or who waits for it."""
+        self._lanes: dict[Call, str | None] = {}
         self._came = asyncio.Event()
         self._held: set[Call] = set()
         self.is_limited = False
@@ -59,7 +60,7 @@ class Order:
         """The turn of a call."""
         self._count = count
         self._count_lost()
-        self._asking[call] = refusal
+        self._asking[call], self._lanes[call] = refusal, lane
         # Those who hold their answers back for him see what he waits for.
         self._came.set()
         came: object = call
@@ -115,7 +116,10 @@ class Order:
         """Whether whoever is due waits for what this answer leaves over, or for what it takes. The first that came goes first."""
         due = self._due[0]
         if isinstance(due, Refused):
-            return self.is_timed or call == max(self._held, key=self._left_at)
+            if self.is_timed:
+                # What another lane's answer took is nothing to this one, and is not to count before its place.
+                return due.lane in (None, self._lanes.get(call))
+            return call == max(self._held, key=self._left_at)
         refusal = self._asking.get(due)
         breach = refusal() if refusal and not self.is_timed else None
         return breach is not None and breach.passing and call == max(self._held, key=self._left_at)
