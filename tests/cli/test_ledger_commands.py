@@ -783,6 +783,7 @@ def test_whoever_redacts_a_turn_is_told_where_else_its_words_stand(
     said = run("ledger", "redact", str(another), "result", "--reason", "personal_data")[1]
     assert f"  entry {another} message\n" in said
     assert f"they are yours to clean:\n  {folder / 'artifact.json'}\n" in said
+    assert run("session", "questions", "last", "--answers")[1].count("--- answer\n(redacted)\n") == 2
     shown = run("session", "metrics", folder.name, "--runs", str(tmp_path / "nowhere"))
     assert (shown[0], "can neither be shown nor gone on with" in shown[2]) == (11, True)
 
@@ -815,6 +816,13 @@ def test_questions_are_those_of_the_session_that_is_named(
     assert rounds == sorted(rounds)
     assert rounds.count(0) == len(config["selector"]["default_deliberation_panel"])
     assert asked("last").count("===") == len(rounds)
+    assert "answer" not in view["questions"][0]
+    answers = [each["answer"] for each in json.loads(asked("last", "--answers", "--json"))["questions"]]
+    # A first answer stands on the record by itself.
+    first = rounds.count(0)
+    assert answers[:first] == [None] * first
+    assert "integrated_answer" in json.loads(answers[-1])
+    assert asked("last", "--answers").count("--- answer\n{") == len(rounds) - first
     code, _, err = run("session", "questions", "nothing")
     assert (code, "nothing" in err) == (2, True)
 
