@@ -764,17 +764,26 @@ def test_whoever_redacts_a_turn_is_told_where_else_its_words_stand(
     monkeypatch.setenv("HANSARD_LEDGER", str(tmp_path / "l.db"))
     assert run("deliberate", "Shall we?", "--provider", "rehearsal", "--output", str(tmp_path / "runs"))[0] == 0
     entries = [json.loads(line) for line in run("ledger", "show", "--limit", "100", "--json")[1].splitlines()]
-    [taken, *_] = [each["seq"] for each in entries if each["kind"] == "turn.taken" and "result" in each["body"]]
+    turns = [each["seq"] for each in entries if each["kind"] == "turn.taken" and "result" in each["body"]]
+    taken, another, last = turns[0], turns[1], turns[-1]
     told = json.loads(run("ledger", "redact", str(taken), "message", "--reason", "personal_data", "--json")[1])
     ended = next(each["seq"] for each in entries if each["kind"] == "session.ended")
-    # What the model answered word for word, and the artifact with the whole transcript; no question.
-    assert {"seq": taken, "part": "result"} in told["also_in"]
+    # The artifact with the whole transcript; no question, and nothing that a model answered, which names it.
     assert {"seq": ended, "part": "artifact"} in told["also_in"]
-    assert not [each for each in told["also_in"] if each["part"] == "prompt"]
+    assert not [each for each in told["also_in"] if each["part"] in ("prompt", "result")]
+    # An answer that is too short for that holds it as it is.
+    short = json.loads(run("ledger", "redact", str(last), "message", "--reason", "personal_data", "--json")[1])
+    assert {"seq": last, "part": "result"} in short["also_in"]
     [folder] = (tmp_path / "runs").iterdir()
     assert told["files"] == [str(folder / name) for name in ("artifact.json", "transcript.jsonl")]
-    said = run("ledger", "redact", str(taken), "result", "--reason", "personal_data")[1]
+    # What is left of an answer without its message stands nowhere else.
+    left = json.loads(run("ledger", "redact", str(taken), "result", "--reason", "personal_data", "--json")[1])
+    assert left["also_in"] == []
+    # Whoever erases the answer alone is told that its message has it.
+    said = run("ledger", "redact", str(another), "result", "--reason", "personal_data")[1]
+    assert f"  entry {another} message\n" in said
     assert f"they are yours to clean:\n  {folder / 'artifact.json'}\n" in said
+    assert run("session", "questions", "last", "--answers")[1].count("--- answer\n(redacted)\n") == 2
     shown = run("session", "metrics", folder.name, "--runs", str(tmp_path / "nowhere"))
     assert (shown[0], "can neither be shown nor gone on with" in shown[2]) == (11, True)
 
@@ -807,6 +816,13 @@ def test_questions_are_those_of_the_session_that_is_named(
     assert rounds == sorted(rounds)
     assert rounds.count(0) == len(config["selector"]["default_deliberation_panel"])
     assert asked("last").count("===") == len(rounds)
+    assert "answer" not in view["questions"][0]
+    answers = [each["answer"] for each in json.loads(asked("last", "--answers", "--json"))["questions"]]
+    # A first answer stands on the record by itself.
+    first = rounds.count(0)
+    assert answers[:first] == [None] * first
+    assert "integrated_answer" in json.loads(answers[-1])
+    assert asked("last", "--answers").count("--- answer\n{") == len(rounds) - first
     code, _, err = run("session", "questions", "nothing")
     assert (code, "nothing" in err) == (2, True)
 

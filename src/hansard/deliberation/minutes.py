@@ -248,7 +248,7 @@ def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) ->
         confidence_ppm=None if confidence is None else round(confidence * 1_000_000),
         tools=(len(called.completion.tool_events) or None) if called else None,
         message=Body.json(line),
-        result=as_body(called.completion, _used(draft, called)) if called else None,
+        result=as_body(called.completion, _used(draft, called), content) if called else None,
     )
 
 

@@ -1,4 +1,6 @@
-"""The questions of a session as they were asked, from the record: what they name of the transcript is put in its place again."""
+"""The questions of a session as they were asked, and what was answered, from the record: what they name of the transcript is put in
+its place again.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -6,9 +8,9 @@ from typing import Any, get_args
 
 from hansard.deliberation.documents import Invalid
 from hansard.deliberation.minutes import ACTOR
-from hansard.deliberation.quoting import put_together
+from hansard.deliberation.quoting import answer_of, put_together
 from hansard.deliberation.story import entries_of
-from hansard.domain.council import TurnAmended, TurnAsked, TurnTaken
+from hansard.domain.council import TurnAmended, TurnAsked, TurnFailed, TurnTaken
 from hansard.domain.exchange import Message, MessageRole
 from hansard.domain.fact import Body
 from hansard.domain.value import value
@@ -32,15 +34,19 @@ class Question:
     attempt: int
     model: str
     messages: tuple[Message, ...]
+    came: Entry | None
+    """The message or the failure that it led to; None where nothing came yet, or an answer of another kind."""
 
 
 def read_questions(store: Store, run: str, session: str | None = None) -> Iterator[Question]:
     """Every question of a session in the order in which they were asked, those for first answers before it among them."""
     entries = entries_of(store, run, session)
-    before = Query(run=run, kind=TurnAsked.KIND, before=entries[0].seq)
+    # A chair asks within a session. First answers are gathered before there is one, when its id may be another yet.
+    before, failed = (Query(run=run, kind=kind, before=entries[0].seq) for kind in (TurnAsked.KIND, TurnFailed.KIND))
+    answers = (each for each in (*read_entries(store, failed), *entries) if "result" in each.body)
+    came = {each.causes[0]: each for each in answers if each.causes}
     said: list[dict[str, Any]] = []
     numbers: dict[int, int] = {}
-    # A chair asks within a session. First answers are gathered before there is one, when its id may be another yet.
     for entry in (*(each for each in read_entries(store, before) if each.actor != ACTOR), *entries):
         if entry.kind == TurnTaken.KIND:
             numbers[entry.seq] = len(said)
@@ -53,7 +59,27 @@ def read_questions(store: Store, run: str, session: str | None = None) -> Iterat
                 seq=entry.seq,
                 **{name: entry.data[name] for name in ("agent", "round", "attempt", "model")},
                 messages=_asked(store, entry, said),
+                came=came.get(entry.seq),
             )
+
+
+def read_answer(store: Store, entry: Entry) -> str:
+    """What a model answered, word for word, from the message or the failure that it led to."""
+    try:
+        stored = read_body(store, entry, "result")
+    except Tampered:
+        return MARK
+    if stored is None:
+        return GONE
+    try:
+        text = json.loads(stored.body)["text"]
+        if isinstance(text, str):
+            return text
+        message = _message(store, entry) if entry.kind == TurnTaken.KIND else {}
+        content = message["content"]
+        return content if content in (GONE, MARK) else answer_of(text, message)
+    except (ValueError, LookupError, TypeError, RecursionError, Malformed, Invalid) as error:
+        raise strange(entry, "result", f"{type(error).__name__}: {error}") from error
 
 
 def _message(store: Store, entry: Entry) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hansard.deliberation.documents import Usage
+from hansard.deliberation.protocol.moves import Json
+from hansard.deliberation.quoting import naming
 from hansard.domain.exchange import Completion, ErrorKind, Failure, ToolEvent
 from hansard.domain.fact import Body
 from hansard.record.encoder import fastest
@@ -12,13 +14,13 @@ from hansard.record.encoder import fastest
 _encode = fastest()
 
 
-def as_body(completion: Completion, usage: Mapping[str, Any]) -> Body:
-    """The call's result with the model's words as they came."""
+def as_body(completion: Completion, usage: Mapping[str, Any], content: Json | str = "") -> Body:
+    """The call's result with the model's words as they came; those that stand in the content of its message are named."""
     why = completion.failure
     said: dict[str, Any] = {
         "model": completion.returned_model,
         "finish": completion.finish,
-        "text": completion.text,
+        "text": naming(completion.text, content),
         "usage": usage,
         "latency_us": completion.latency_us,
     }

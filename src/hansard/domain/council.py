@@ -176,7 +176,10 @@ class TurnFailed(Fact):
 
 @value
 class TurnTaken(Fact):
-    """A message entered the transcript; the part `message` holds its RFC 8785 bytes.
+    """A message entered the transcript; the part `message` holds its RFC 8785 bytes, and `result` what the model wrote.
+
+    Where the `text` of `result` is a list, its pieces stand one behind the other: a text, or an object that says which part of the
+    message stands there.
 
     Its figures are those of the last call, and `latency_us` how long that took: what calls for tools took stands in `tools.called`.
     """

@@ -23,7 +23,7 @@ from hansard.deliberation.documents.transcript import seated
 from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.inventory import EVENTS
 from hansard.deliberation.metrics import metrics_of
-from hansard.deliberation.questions import read_questions
+from hansard.deliberation.questions import read_answer, read_questions
 from hansard.deliberation.story import entries_of, read_story
 from hansard.domain.exchange import is_priced
 from hansard.domain.strict_json import read_json
@@ -110,8 +110,8 @@ def _named(store: Store, name: str, kind: str) -> Entry | None:
     return None
 
 
-def questions_asked(name: str, runs: Path, store: Store) -> View:
-    """Every question of a session, finished or not, as it was asked, from the record alone."""
+def questions_asked(name: str, runs: Path, store: Store, *, answers: bool = False) -> View:
+    """Every question of a session, finished or not, as it was asked, from the record alone; with `answers`, what came back."""
     run, session = _place_on_record(name, runs, store)
     asked = [
         {
@@ -121,6 +121,7 @@ def questions_asked(name: str, runs: Path, store: Store) -> View:
             "attempt": each.attempt,
             "model": each.model,
             "messages": [{"role": message.role, "content": message.content} for message in each.messages],
+            **({"answer": read_answer(store, each.came) if each.came else None} if answers else {}),
         }
         for each in read_questions(store, run, session)
     ]

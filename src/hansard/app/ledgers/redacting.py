@@ -1,6 +1,7 @@
 """Erasing bodies for good: tombstones first, then the bodies; and where else the same texts stand, as long as that can be told."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, get_args
@@ -8,8 +9,10 @@ from typing import Any, get_args
 from hansard.app.ledgers.parts import entry_with, state_of, tombstone_of
 from hansard.app.opened import Opened
 from hansard.app.views import View
+from hansard.domain.council import TurnTaken
 from hansard.domain.custody import BodyRedacted, RedactionReason
-from hansard.errors import StoreError, Tampered, UsageError
+from hansard.errors import HansardError, StoreError, Tampered, UsageError
+from hansard.ledger.entry import Entry
 from hansard.record.recorder import Step, record_now
 from hansard.store.base import Query, Store
 
@@ -70,7 +73,19 @@ def _erasable(store: Store, seq: int, part: str) -> tuple[str, bytes | None, str
     stored, state = state_of(store, entry, part)
     if state == "missing":
         raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")
-    return entry.run, stored.body if stored else None, state
+    return entry.run, _whole(store, entry, part, stored.body) if stored else None, state
+
+
+def _whole(store: Store, entry: Entry, part: str, body: bytes) -> bytes:
+    """The body with what it names of its message in its place, as far as that is here: whoever erases an answer looks for all of it."""
+    if (entry.kind, part) == (TurnTaken.KIND, "result"):
+        from hansard.deliberation.quoting import answer_of
+
+        with suppress(ValueError, LookupError, TypeError, RecursionError, HansardError):
+            said, message = json.loads(body), store.body(entry.seq, "message")
+            content = json.loads(message.body)["content"] if message else defaultdict(str)
+            return json.dumps({**said, "text": answer_of(said["text"], {"content": content})}).encode()
+    return body
 
 
 def _tombstones(

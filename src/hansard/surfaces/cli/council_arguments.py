@@ -125,6 +125,7 @@ def _add_looking_back(verbs: "argparse._SubParsersAction[argparse.ArgumentParser
         metavar="DIR",
         help="a session's directory or id, a run of the ledger, or `last`, the newest session, also one that goes on",
     )
+    asked.add_argument("--answers", action="store_true", help="and what was answered, word for word")
     compare = add_command(verbs, "compare", "two sessions beside each other", "evaluating:compare", ledger=True)
     compare.add_argument("a", metavar="A", help=_ENDED)
     compare.add_argument("b", metavar="B", help="the other one, named in the same way")

@@ -61,7 +61,7 @@ def postmortem(args: argparse.Namespace) -> int:
 
 def questions(args: argparse.Namespace) -> int:
     with open_ledger(read_settings(args.ledger)) as ledger:
-        view = evaluating.questions_asked(args.directory, Path(args.runs), ledger.store)
+        view = evaluating.questions_asked(args.directory, Path(args.runs), ledger.store, answers=args.answers)
     if args.json:
         as_json(view)
         return 0
@@ -69,9 +69,12 @@ def questions(args: argparse.Namespace) -> int:
         say(f"=== entry {each['seq']}: {each['agent']}, round {each['round']}, attempt {each['attempt']}")
         if not each["messages"]:
             say("(redacted)")
-        for message in each["messages"]:
-            say(f"--- {message['role']}")
-            for line in message["content"].split("\n"):
+        said = [(message["role"], message["content"]) for message in each["messages"]]
+        if (answer := each.get("answer")) is not None:
+            said.append(("answer", answer))
+        for who, text in said:
+            say(f"--- {who}")
+            for line in text.split("\n"):
                 say(line)
         say()
     return 0
