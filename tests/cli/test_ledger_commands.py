@@ -767,9 +767,9 @@ def test_whoever_redacts_a_turn_is_told_where_else_its_words_stand(
     [taken, *_] = [each["seq"] for each in entries if each["kind"] == "turn.taken" and "result" in each["body"]]
     told = json.loads(run("ledger", "redact", str(taken), "message", "--reason", "personal_data", "--json")[1])
     ended = next(each["seq"] for each in entries if each["kind"] == "session.ended")
-    # What the model answered word for word, and the artifact with the whole transcript; no question.
+    # What the model answered word for word; no question, and not the artifact, which only names the message.
     assert {"seq": taken, "part": "result"} in told["also_in"]
-    assert {"seq": ended, "part": "artifact"} in told["also_in"]
+    assert {"seq": ended, "part": "artifact"} not in told["also_in"]
     assert not [each for each in told["also_in"] if each["part"] == "prompt"]
     [folder] = (tmp_path / "runs").iterdir()
     assert told["files"] == [str(folder / name) for name in ("artifact.json", "transcript.jsonl")]
