@@ -768,8 +768,8 @@ def test_whoever_redacts_a_turn_is_told_where_else_its_words_stand(
     taken, another, last = turns[0], turns[1], turns[-1]
     told = json.loads(run("ledger", "redact", str(taken), "message", "--reason", "personal_data", "--json")[1])
     ended = next(each["seq"] for each in entries if each["kind"] == "session.ended")
-    # The artifact with the whole transcript; no question, and nothing that a model answered, which names it.
-    assert {"seq": ended, "part": "artifact"} in told["also_in"]
+    # No question; nothing that a model answered, and not the artifact: these only name the message.
+    assert {"seq": ended, "part": "artifact"} not in told["also_in"]
     assert not [each for each in told["also_in"] if each["part"] in ("prompt", "result")]
     # An answer that is too short for that holds it as it is.
     short = json.loads(run("ledger", "redact", str(last), "message", "--reason", "personal_data", "--json")[1])

@@ -132,6 +132,24 @@ def test_a_deliberation_whose_configuration_was_redacted_is_still_shown(daemon: 
     assert "keep it?" in Visitor(daemon).text(f"/dashboard/deliberations/{view['run']}")
 
 
+def test_a_deliberation_whose_synthesis_was_redacted_still_tells_how_it_ended(daemon: Served) -> None:
+    before = daemon.post("/v1/deliberations?wait=120", {"problem": "keep it?", "provider": "rehearsal"}).json()
+    path, visitor = f"/v1/deliberations/{before['run']}", Visitor(daemon)
+    assert len(daemon.get(f"{path}/transcript").json()) == before["messages"]
+    last = daemon.get(f"/v1/ledger/entries?run={before['run']}&kind=turn.taken").json()[-1]
+    assert daemon.cli("ledger", "redact", last["seq"], "message", "--reason", "legal").returncode == 0
+    assert daemon.get(path).json() == before | {"synthesis_answer": None}
+    for part in ("transcript", "metrics"):
+        said = daemon.get(f"{path}/{part}")
+        assert (said.status_code, "one of its messages was redacted" in said.text) == (409, True)
+    page = visitor.text(f"/dashboard/deliberations/{before['run']}")
+    assert page.split("<h2>Outcome</h2>")[1].count("It is not in the ledger any more.") == 1
+    assert before["transcript_digest"] in page
+    assert visitor.see(f"/dashboard/deliberations/{before['run']}/page").status_code == 404
+    told = daemon.cli("session", "chain", before["run"])
+    assert (told.returncode, "(not in the ledger any more)" in told.stdout) == (0, True)
+
+
 def test_what_is_no_deliberation_is_not_found(daemon: Served) -> None:
     run = daemon.submit(wait=60)["run"]
     assert daemon.get(f"/v1/deliberations/{run}").status_code == 404

@@ -15,7 +15,7 @@ from hansard.deliberation.documents.output import asking_schema
 from hansard.deliberation.documents.scripting import usage_of
 from hansard.deliberation.interruptible import Interruptible
 from hansard.deliberation.minutes import Called, Minutes
-from hansard.deliberation.outcome import artifact_bytes, artifact_of, told
+from hansard.deliberation.outcome import artifact_bytes, artifact_of, recorded_bytes, told
 from hansard.deliberation.packet import derive
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.prompt import Fence, Prompt, Prompts
@@ -349,11 +349,11 @@ class Chair:
         state = self.machine.state
         outcome = told(outcome, state)
         artifact = artifact_of(self._setting.config, state, self._transcript, outcome)
-        written = artifact_bytes(artifact, self._transcript.lines)
-        recorded = await self._minutes.ended(self._setting.config.session_id, outcome, state.round, written)
+        named = recorded_bytes(artifact)
+        recorded = await self._minutes.ended(self._setting.config.session_id, outcome, state.round, named)
         return Held(
             artifact=artifact,
-            written=written,
+            written=artifact_bytes(named, self._transcript.lines),
             outcome=outcome,
             selection=self.selection,
             calls=state.calls + self._selecting.calls + self._lost,

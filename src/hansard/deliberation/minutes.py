@@ -162,7 +162,7 @@ class Minutes:
         self._follow(moved, called if became else None, elapsed_us)
 
     async def ended(self, session: str, outcome: Stopped | Synthesized, rounds: int, artifact: bytes) -> Recorded[Fact]:
-        """How the session ended, with its artifact."""
+        """How the session ended, with its artifact as the record has it."""
         fact = SessionEnded(
             session=session,
             outcome="termination" if isinstance(outcome, Stopped) else "synthesis",

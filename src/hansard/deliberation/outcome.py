@@ -1,15 +1,22 @@
-"""The artifact that a session ends with: its transcript, its outcome, its sums. Pure: everything is handed in."""
+"""The artifact that a session ends with: its transcript, its outcome, its sums. Pure: everything is handed in.
 
-from collections.abc import Sequence
+On the record it names its messages, each of which stands there already, and is put together again from them. So whoever redacts
+a message has redacted it there too, and the outcome and the sums stay.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, jcs
-from hansard.deliberation.protocol.moves import Stopped, Synthesized
+from hansard.deliberation.protocol.moves import Json, Stopped, Synthesized
 from hansard.deliberation.protocol.state import State
+from hansard.deliberation.quoting import SAID
 from hansard.deliberation.transcript import Transcript
 from hansard.domain.budget import usd
 from hansard.domain.value import replace
+from hansard.ledger.canonical import Malformed
 
+TRANSCRIPT = "canonical_transcript"
 _PENDING = {
     "user_input_required": "pending_user_input_request",
     "external_research_required": "pending_external_research_request",
@@ -30,7 +37,7 @@ def artifact_of(config: Config, state: State, transcript: Transcript, outcome: S
         "schema_version": SCHEMA_VERSION,
         "session_id": config.session_id,
         "config": config.as_data(),
-        "canonical_transcript": transcript.messages,
+        TRANSCRIPT: transcript.messages,
         "outcome": ended,
         "cumulative_usage": usage,
         "cumulative_unresolved": unresolved,
@@ -63,14 +70,42 @@ def _held_against(stop: Stopped, state: State) -> str:
     return "was used up"
 
 
-def artifact_bytes(artifact: dict[str, Any], lines: Sequence[bytes]) -> bytes:
-    """The canonical bytes of an artifact, from those that its messages have already."""
+def recorded_bytes(artifact: dict[str, Any]) -> bytes:
+    """The canonical bytes of an artifact as it goes on the record: `{"said": [0, 7]}` are messages 0 to 6 of its session."""
+    return jcs({**artifact, TRANSCRIPT: _named(len(artifact[TRANSCRIPT]))})
+
+
+def artifact_bytes(recorded: bytes, lines: Sequence[bytes]) -> bytes:
+    """The canonical bytes of the whole artifact, from those on the record and those that its messages have already."""
     # No other member comes before this one, so the first place that looks like it is it.
-    before, name, behind = jcs({**artifact, "canonical_transcript": []}).partition(b'"canonical_transcript":[')
+    before, _, behind = recorded.partition(jcs(_named(len(lines))))
     # Put together at once: it is as long as the whole session.
-    pieces = [before + name + lines[0], *lines[1:]]
-    pieces[-1] += behind
+    pieces = [before + b"[" + lines[0], *lines[1:]]
+    pieces[-1] += b"]" + behind
     return b",".join(pieces)
+
+
+def whole(recorded: Mapping[str, Any], messages: Sequence[Json | None]) -> dict[str, Any] | None:
+    """The artifact of the record with all messages of its session in their places; None where one of them is gone."""
+    if isinstance(recorded[TRANSCRIPT], list):
+        return dict(recorded)
+    if messages_of(recorded) != len(messages):
+        raise Malformed(f"it names {messages_of(recorded)} messages, and {len(messages)} led to it")
+    return None if None in messages else {**recorded, TRANSCRIPT: list(messages)}
+
+
+def messages_of(recorded: Mapping[str, Any]) -> int:
+    """How many messages an artifact of the record has. Malformed where it names something else than the first ones."""
+    match recorded[TRANSCRIPT]:
+        case list(said):
+            return len(said)
+        case {"said": [first, end], **rest} if not rest and type(first) is type(end) is int and first == 0 < end:
+            return end
+    raise Malformed(f"{recorded[TRANSCRIPT]!r:.80} names no messages")
+
+
+def _named(count: int) -> Json:
+    return {SAID: [0, count]}
 
 
 def _termination(config: Config, state: State, stop: Stopped, digest: str, usage: dict[str, Any]) -> dict[str, Any]:

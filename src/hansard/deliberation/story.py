@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hansard.deliberation.documents import Artifact, Config, Invalid, SelectorOutput
+from hansard.deliberation.documents import Artifact, Config, Invalid, Message, RecordedArtifact, SelectorOutput
+from hansard.deliberation.outcome import TRANSCRIPT, messages_of, whole
 from hansard.deliberation.protocol.moves import Answered, Failed, Reading, Spent, Used
 from hansard.deliberation.result import from_body
 from hansard.deliberation.turn import heard, spent_of
@@ -31,9 +32,10 @@ from hansard.domain.exchange import Completion, is_priced
 from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
+from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.record import codec
-from hansard.record.reading import read_body, read_entries, strange
+from hansard.record.reading import formed, read_body, read_entries, strange
 from hansard.store.base import Query, Store
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -81,6 +83,7 @@ class Story:
     selecting: Spent = field(default_factory=lambda: Spent(calls=0))
     """What models took who chose the panel, or failed to."""
     messages: list[dict[str, Any]] = field(default_factory=list)
+    """With the annotations that they have by now."""
     lines: list[bytes] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
@@ -104,7 +107,7 @@ class Story:
         """The artifact, where the session has ended."""
         if self.ended is None:
             return None
-        return dict(json.loads(_bytes(cast(SessionEnded, self.ended.fact).artifact, "artifact")))
+        return whole(json.loads(_bytes(cast(SessionEnded, self.ended.fact).artifact, "artifact")), self.messages)
 
     @property
     def priced(self) -> bool:
@@ -147,16 +150,90 @@ def _as_written(entry: Entry) -> Iterator[None]:
 
 
 def read_artifact(store: Store, ended: Entry) -> dict[str, Any] | None:
-    """The artifact of a session that has ended; None where it is not in the ledger any more."""
+    """The artifact of a session that has ended, whole; None where it, or a message of it, is not in the ledger any more."""
+    recorded = read_ending(store, ended)
+    if recorded is None or isinstance(recorded[TRANSCRIPT], list):
+        return recorded
+    said = _said(store, ended)
+    try:
+        return whole(recorded, said)
+    except Malformed as error:
+        raise strange(ended, "artifact", error) from error
+
+
+def read_ending(store: Store, ended: Entry) -> dict[str, Any] | None:
+    """The same as it stands on the record, where it only names its messages: for whoever wants the outcome, the sums or the
+    configuration. None where it is not in the ledger any more.
+    """
     stored = read_body(store, ended, "artifact")
     if stored is None:
         return None
     try:
         data: dict[str, Any] = json.loads(stored.body)
-        Artifact.parse(data)
+        RecordedArtifact.parse(data)
+        messages_of(data)
     except (ValueError, RecursionError, Invalid) as error:
         raise strange(ended, "artifact", error) from error
     return data
+
+
+def read_answer(store: Store, ended: Entry, recorded: Mapping[str, Any]) -> str | None:
+    """What a session has come to whose artifact this is, and which ended with a synthesis; None where that is not in the ledger
+    any more.
+    """
+    if isinstance(recorded[TRANSCRIPT], list):
+        last = recorded[TRANSCRIPT][-1]
+    else:
+        # A synthesis is the last message, and nothing else leads to such an end.
+        taken = next((formed(store, store.entry(seq)) for seq in ended.causes), ended)
+        last = _message(store, taken) if taken.kind == TurnTaken.KIND else {}
+    if last is None:
+        return None
+    if last.get("type") != "synthesis":
+        raise strange(ended, "artifact", "it tells of a synthesis, and none led to it")
+    return str(last["content"]["integrated_answer"])
+
+
+def _said(store: Store, ended: Entry) -> list[dict[str, Any] | None]:
+    """Every message of a session up to its end, with its annotations; None in the place of what is not in the ledger any more."""
+    said: list[dict[str, Any] | None] = []
+    numbers: dict[int, int] = {}
+    for entry in _before(store, ended):
+        if entry.kind == TurnTaken.KIND:
+            numbers[entry.seq] = len(said)
+            said.append(_message(store, entry))
+        elif entry.kind == TurnAmended.KIND:
+            if (number := numbers.get(entry.data["amends"])) is None:
+                raise strange(entry, "message", f"entry {entry.data['amends']} is no message of its session")
+            # Whoever redacted the message as it was first has not kept it for its annotations.
+            said[number] = said[number] and _message(store, entry)
+    return said
+
+
+def _message(store: Store, entry: Entry) -> dict[str, Any] | None:
+    stored = read_body(store, entry, "message")
+    if stored is None:
+        return None
+    try:
+        data: dict[str, Any] = json.loads(stored.body)
+        Message.parse(data)
+    except (ValueError, RecursionError, Invalid) as error:
+        raise strange(entry, "message", error) from error
+    return data
+
+
+def _before(store: Store, ended: Entry) -> list[Entry]:
+    """The entries of the session that has ended so. Its causes tell which it is: two of a run may have one id."""
+    convened = read_entries(store, Query(run=ended.run, kind=SessionConvened.KIND, before=ended.seq))
+    first = next((each.seq for each in convened if each.data["session"] == ended.data["session"]), ended.seq)
+    found: dict[int, list[Entry]] = {}
+    for entry in read_entries(store, Query(run=ended.run, after=first - 1, before=ended.seq)):
+        if entry.kind == SessionConvened.KIND:
+            found[entry.seq] = [entry]
+        elif entry.kind in _FOLLOW and (own := next((found[seq] for seq in entry.causes if seq in found), None)):
+            own.append(entry)
+            found[entry.seq] = own
+    return next((found[seq] for seq in ended.causes if seq in found), [])
 
 
 def entries_of(store: Store, run: str, session: str | None = None) -> list[Entry]:
@@ -231,12 +308,13 @@ def _take(story: Story, told: Told) -> None:
             _take_message(story, fact, told.seq)
         case TurnAmended() as fact:
             line = _bytes(fact.message, "message")
+            story.messages[story.seqs.index(fact.amends)] = json.loads(line)
             if line != story.lines[-1]:
                 story.lines.append(line)
         case SessionEnded() as fact:
-            if fact.artifact.data is not None:
-                Artifact.parse(json.loads(fact.artifact.data))
             story.ended = told
+            if fact.artifact.data is not None:
+                Artifact.parse(story.artifact)
         case SessionArchived():
             story.archived = told
     story.last = told.seq

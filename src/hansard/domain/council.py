@@ -225,8 +225,8 @@ class TurnAmended(Fact):
 
 @value
 class SessionEnded(Fact):
-    """The session's outcome; the artifact, with its transcript digest, is a part. `why` says which cap ended it, or what kept a panel from
-    sitting.
+    """The session's outcome; the artifact, with its transcript digest, is a part, and names its messages instead of holding them. `why`
+    says which cap ended it, or what kept a panel from sitting.
     """
 
     KIND: ClassVar[str] = "session.ended"

@@ -394,6 +394,15 @@ async def test_a_chain_goes_on_no_more_often_than_its_cap_allows(tmp_path: Path,
             continuation(hansard.store, hansard.pool, held[-1].run, "known")
 
 
+async def test_nothing_goes_on_from_a_session_of_which_a_message_was_redacted(tmp_path: Path) -> None:
+    async with opened(tmp_path, Voices(asking_until(1))) as hansard:
+        run = await convened(hansard)
+        await hansard.deliberations.hold(run)
+        hansard.store.erase((entries(hansard, run, "turn.taken")[1].seq, "message"))
+        with pytest.raises(UsageError, match="one of its messages was redacted"):
+            continuation(hansard.store, hansard.pool, run, "known")
+
+
 async def test_caps_above_five_answers_to_nothing_and_sessions_that_ask_nothing_are_refused(tmp_path: Path) -> None:
     async with opened(tmp_path, Voices()) as hansard:
         with pytest.raises(UsageError, match="at most"):

@@ -1,6 +1,5 @@
 """kill -9 while a panel sits inside of a run: the run goes on from the record, the session with it, and everything verifies."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from app.driving.killed_panels import laid
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
 from hansard.deliberation.afterwards.validate import artifact_breaches
+from hansard.deliberation.story import read_artifact
 from hansard.record.history import fold
 
 
@@ -36,6 +36,4 @@ def test_a_run_that_is_killed_inside_of_a_session_settles_its_task_all_the_same(
     assert last.data["calls"] == fold(entries).runs[last.run].calls == len(ground.asked())
     [ended] = [entry for entry in entries if entry.kind == "session.ended"]
     with open_ledger(Settings(ledger=ground.ledger, state=tmp_path / "state")) as opened:
-        stored = opened.store.body(ended.seq, "artifact")
-    assert stored is not None
-    assert artifact_breaches(json.loads(stored.body)) == []
+        assert artifact_breaches(read_artifact(opened.store, ended)) == []

@@ -13,6 +13,7 @@ from hansard.app.driving.panel_provider import dissent
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.runviews import run_view
 from hansard.deliberation.afterwards.validate import artifact_breaches
+from hansard.deliberation.story import read_artifact
 from hansard.domain.exchange import Exchange
 from hansard.domain.roster import Roster
 from hansard.errors import UsageError
@@ -70,7 +71,7 @@ async def test_the_panels_word_and_its_dissent_stand_in_the_run_and_its_artifact
     assert d.text(returned, "output") == "Ten a minute." + dissent([SPLIT])
     assert "critic: ten is too many" in d.text(returned, "output")
     artifact = json.loads(d.text(returned, "raw"))
-    assert artifact == json.loads(d.text(one(d.entries(run, "session.ended")), "artifact"))
+    assert artifact == read_artifact(d.store, one(d.entries(run, "session.ended")))
     assert not artifact_breaches(artifact)
     assert "do limits" in artifact["config"]["problem_statement"]
     assert artifact["session_id"].startswith(run)
@@ -165,7 +166,7 @@ async def test_a_secret_that_a_panel_says_stands_nowhere_on_the_record_of_its_ru
     said = [d.text(entry, part) for entry in d.entries(run) for part in entry.body]
     assert state == "answered"
     assert not [each for each in said if "sk-0123456789" in each]
-    assert "[secret KEY]" in d.text(one(d.entries(run, "session.ended")), "artifact")
+    assert "[secret KEY]" in str(read_artifact(d.store, one(d.entries(run, "session.ended"))))
 
 
 async def test_a_panel_that_runs_into_its_share_of_tokens_fails_like_any_rung() -> None:
@@ -265,7 +266,7 @@ async def test_cancelling_the_run_cancels_the_session_with_user_cancel() -> None
     assert (ended.state, (await driving).state) == ("cancelled", "cancelled")
     session = one(d.entries(run, "session.ended"))
     assert (session.data["outcome"], session.data["reason"]) == ("termination", "user_cancel")
-    assert not artifact_breaches(json.loads(d.text(session, "artifact")))
+    assert not artifact_breaches(read_artifact(d.store, session))
     last = one(d.entries(run, "run.ended"))
     assert last.data["calls"] == progress_of(run, d.entries(run)).spent.calls
     audit(d.store, run)

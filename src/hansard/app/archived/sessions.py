@@ -255,7 +255,10 @@ def _on_record(artifact: Mapping[str, Any], store: Store | None) -> tuple[list[B
         return [], f"not held against the record: {store.place} has no artifact of a session {session!r}"
     if None in others.values():
         # It may be the one that was redacted.
-        return [], f"not held against the record: an artifact of session {session!r} is not in {store.place} any more"
+        return (
+            [],
+            f"not held against the record: an artifact of session {session!r} is not whole in {store.place} any more",
+        )
     message = f"is not what the record has of session {session!r} at entry {max(others)}"
     return [Breach(document="artifact", path="", rule="record", message=message)], None
 

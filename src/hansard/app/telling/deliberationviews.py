@@ -12,7 +12,8 @@ from hansard.app.telling.compare import end_of
 from hansard.app.telling.runviews import budget_view, interrupted_view, spent_view
 from hansard.app.views import View, moment
 from hansard.deliberation.metrics import metrics_of
-from hansard.deliberation.story import read_artifact
+from hansard.deliberation.outcome import messages_of
+from hansard.deliberation.story import read_answer, read_artifact, read_ending
 from hansard.domain.value import value
 from hansard.domain.work import EndState
 from hansard.errors import Tampered, UsageError
@@ -33,6 +34,7 @@ ENDS: Mapping[str, EndState] = {
     "external_research_required": "stopped",
 }
 """How a run ends when its session ends so."""
+NO_ARTIFACT = "its session has not ended, or the artifact or one of its messages was redacted"
 
 
 def convening_of(store: Store, configured: int | None) -> Convening:
@@ -75,8 +77,8 @@ def deliberation_view(store: Store, run: str) -> View:
     entries = list(read_entries(store, Query(run=run)))
     configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
     made = _recorded_convening(store, configured.seq if configured else None)
-    artifact = _artifact(store, run)
     convened, selected = newest(store, run, "session.convened"), newest(store, run, "panel.selected")
+    ended = newest(store, run, "session.ended")
     session = str(convened.data["session"]) if convened else made.config.session_id if made else None
     state = fold(entries).runs[run]
     run_dir = str(Path(made.runs) / session) if made and made.runs and session else None
@@ -96,10 +98,10 @@ def deliberation_view(store: Store, run: str) -> View:
         "refused_experts": _refused(entries, made.experts) if made else [],
         "cut": list(made.cut) if made else [],
         "outcome": None,
-        "why": why_of(store, run),
+        "why": ended.data.get("why") if ended else None,
         "interrupted": interrupted_view(store, state, entries),
     }
-    return view | (outcome_view(artifact) if artifact else {})
+    return view | (outcome_view(store, ended) if ended else {})
 
 
 def _fault(entries: list[Entry], run_dir: str | None) -> str | None:
@@ -122,19 +124,22 @@ def rounds_of(artifact: Mapping[str, Any]) -> int:
     return int(ending["final_round"] if ending else max(each["round"] for each in artifact["canonical_transcript"]))
 
 
-def outcome_view(artifact: dict[str, Any]) -> View:
-    """How a session ended, as its artifact has it."""
-    said, transcript = artifact["outcome"], artifact["canonical_transcript"]
+def outcome_view(store: Store, ended: Entry) -> View:
+    """How a session ended, as its artifact has it, whichever of its messages were redacted; nothing where that itself was."""
+    artifact = read_ending(store, ended)
+    if artifact is None:
+        return {}
+    said = artifact["outcome"]
     view: View = {
         "outcome": said["kind"],
-        "rounds": rounds_of(artifact),
-        "messages": len(transcript),
+        "rounds": ended.data["rounds"],
+        "messages": messages_of(artifact),
         "transcript_digest": artifact["transcript_digest"],
         "cumulative_usage": artifact["cumulative_usage"],
         "unresolved": artifact["cumulative_unresolved"],
     }
     if said["kind"] == "synthesis":
-        return view | {"synthesis_answer": transcript[-1]["content"].get("integrated_answer")}
+        return view | {"synthesis_answer": read_answer(store, ended, artifact)}
     ending = said["termination_artifact"]
     more = {"pending": pending_of(ending), "last_provider_failure": ending.get("last_provider_failure")}
     return view | {"termination_reason": ending["reason"]} | {name: each for name, each in more.items() if each}
@@ -227,20 +232,16 @@ def artifacts_of(store: Store, session: str) -> Iterator[tuple[int, dict[str, An
 
 def artifact_on_record(store: Store, run: str) -> dict[str, Any]:
     """The artifact of the newest session of a run; UsageError where there is none."""
-    found = _artifact(store, run)
+    ended = newest(store, run, "session.ended")
+    found = read_artifact(store, ended) if ended else None
     if found is None:
-        raise UsageError(f"run {run} has no artifact on the record: its session has not ended, or it was redacted")
+        raise UsageError(f"run {run} has no artifact on the record: {NO_ARTIFACT}")
     return found
 
 
 def metrics_on_record(store: Store, run: str) -> View:
     """The figures of a deliberation that is over."""
     return metrics_of(artifact_on_record(store, run))
-
-
-def _artifact(store: Store, run: str) -> dict[str, Any] | None:
-    ended = newest(store, run, "session.ended")
-    return read_artifact(store, ended) if ended else None
 
 
 def newest(store: Store, run: str, kind: str) -> Entry | None:

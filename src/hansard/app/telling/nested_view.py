@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hansard.app.telling.deliberationviews import ENDS, outcome_view
+from hansard.app.telling.deliberationviews import ENDS, NO_ARTIFACT, outcome_view
 from hansard.app.telling.runviews import interrupted_view, spent_view
 from hansard.app.views import View, entry_view, moment
 from hansard.deliberation.documents import Config, Invalid
@@ -26,7 +26,6 @@ def nested_view(store: Store, run: str, session: str) -> View:
     ended = next((each for each in entries if each.kind == "session.ended"), None)
     selected = next((each for each in entries if each.kind == "panel.selected"), None)
     config = _config(store, convened)
-    artifact = read_artifact(store, ended) if ended else None
     state = fold(entries).runs[run]
     view: View = {
         "run": run,
@@ -48,7 +47,7 @@ def nested_view(store: Store, run: str, session: str) -> View:
         "why": ended.data.get("why") if ended else None,
         "interrupted": interrupted_view(store, fold(whole).runs[run], whole),
     }
-    return view | (outcome_view(artifact) if artifact else {})
+    return view | (outcome_view(store, ended) if ended else {})
 
 
 def nested_entries(store: Store, run: str, session: str) -> list[View]:
@@ -61,7 +60,7 @@ def nested_artifact(store: Store, run: str, session: str) -> dict[str, Any]:
     ended = next((each for each in entries_of(store, run, session) if each.kind == "session.ended"), None)
     found = read_artifact(store, ended) if ended else None
     if found is None:
-        raise UsageError(f"session {session} has no artifact on the record: it has not ended, or it was redacted")
+        raise UsageError(f"session {session} has no artifact on the record: {NO_ARTIFACT}")
     return found
 
 

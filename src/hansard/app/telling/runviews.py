@@ -189,15 +189,15 @@ def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:
     if not last:
         return {}
     # Most runs have none, and what deliberates takes a while to load.
-    from hansard.deliberation.story import read_artifact
+    from hansard.deliberation.story import read_ending
 
     views: dict[str, View] = {id: {"session": id, "outcome": None, "rounds": None, "unresolved": []} for id in last}
     for entry in entries:
         if entry.kind == "session.ended" and (view := views.get(str(entry.data["session"]))):
             view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
             view["rounds"] = entry.data["rounds"]
-            artifact = read_artifact(store, entry)
-            view["unresolved"] = artifact["cumulative_unresolved"] if artifact else []
+            ending = read_ending(store, entry)
+            view["unresolved"] = ending["cumulative_unresolved"] if ending else []
     return {seq: views[id] for id, seq in last.items()}
 
 

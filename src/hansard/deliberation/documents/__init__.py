@@ -8,6 +8,7 @@ from hansard.deliberation.documents.artifact import (
     Outcome,
     Producer,
     ProviderFailure,
+    RecordedArtifact,
     RunManifest,
     TerminationArtifact,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "ProviderRequest",
     "ProviderResult",
     "QueuedRequest",
+    "RecordedArtifact",
     "RequestMessage",
     "Resolved",
     "RunManifest",

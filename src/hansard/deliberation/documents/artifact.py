@@ -106,20 +106,27 @@ class Outcome(Document):
 
 
 @value
-class Artifact(Document):
-    """A finished session, whole."""
+class RecordedArtifact(Document):
+    """A finished session as the record has it: it names its messages, which earlier records have in it once more."""
 
     SECTION: ClassVar[str] = "§5.10"
     schema_version: SchemaVersion
     session_id: NonEmpty
     config: Config
-    canonical_transcript: Annotated[tuple[Message, ...], NotEmpty]
+    canonical_transcript: Annotated[tuple[Message, ...], NotEmpty] | OpenObject
     outcome: Outcome
     cumulative_usage: Usage
     cumulative_unresolved: tuple[Unresolved, ...]
     transcript_digest: Sha256
     started_at: Time
     ended_at: Time
+
+
+@value
+class Artifact(RecordedArtifact):
+    """A finished session, whole."""
+
+    canonical_transcript: Annotated[tuple[Message, ...], NotEmpty]
 
 
 @value

@@ -25,7 +25,7 @@ from hansard.errors import UsageError
 from hansard.surfaces.cli.arguments import listed
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.driving import ASKS, EXIT, handed_in, note, opened, refuse_early, typed
-from hansard.surfaces.cli.show import as_json, say, tell
+from hansard.surfaces.cli.show import GONE, as_json, say, tell
 from hansard.surfaces.cli.streams import read_input
 from hansard.surfaces.narrate import many, spent
 
@@ -235,7 +235,8 @@ def _completing(view: View, args: argparse.Namespace) -> str:
 
 def _tell(view: View, args: argparse.Namespace) -> None:
     cost, reason = view["spent"], reason_of(view)
-    if answer := view.get("synthesis_answer"):
+    answer = view.get("synthesis_answer", "")
+    if answer := GONE if answer is None else answer:
         for line in answer.rstrip("\n").split("\n"):
             say(line.replace("\t", "    "))
         say()

@@ -16,7 +16,7 @@ from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import HansardError, UsageError
 from hansard.surfaces.cli.deliberate import call_of, forewarn
 from hansard.surfaces.cli.driving import EXIT, note, see_through, with_ledger
-from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.show import GONE, as_json, say
 from hansard.surfaces.narrate import many
 
 LAST = evaluating.LAST
@@ -185,6 +185,7 @@ def chain(args: argparse.Namespace) -> int:
             for line in more:
                 say(f"        {line}")
     say(f"{many(view['expansions'], 'expansion')}, {many(view['tokens'], 'token')}")
-    for line in (view["synthesis_answer"] or "").splitlines():
+    answer = view["synthesis_answer"]
+    for line in (GONE if answer is None else answer).splitlines() if view["outcome"] == "synthesis" else ():
         say(f"  {line}")
     return 0

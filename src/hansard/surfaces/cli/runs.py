@@ -26,12 +26,11 @@ from hansard.surfaces.cli.driving import (
     words,
 )
 from hansard.surfaces.cli.progress import Lines
-from hansard.surfaces.cli.show import as_json, as_json_line, say, tell
+from hansard.surfaces.cli.show import GONE, as_json, as_json_line, say, tell
 from hansard.surfaces.cli.streams import has_reader
 from hansard.surfaces.hearing import Event, Watcher
 from hansard.surfaces.narrate import against, dollars, duration, first_line, many, spent
 
-GONE = "(not in the ledger any more)"
 MARKS = {"passed": "+", "rejected": "x", "skipped": "-", "waiting": "."}
 
 

@@ -10,6 +10,8 @@ from typing import Any, TextIO
 from hansard.app.views import whole
 from hansard.surfaces.plain import plain, plain_json
 
+GONE = "(not in the ledger any more)"
+
 
 def help_text(args: argparse.Namespace) -> int:
     """A command that needs a word more: show what there is."""
