@@ -1,7 +1,7 @@
 """In which order a run is run again: as it stands in the record. Where a budget was scarce, who came first decided who got it."""
 
 import asyncio
-from bisect import bisect
+from bisect import bisect, bisect_left, insort
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -39,6 +39,8 @@ class Order:
         self._lanes: dict[Call, str | None] = {}
         self._came = asyncio.Event()
         self._held: set[Call] = set()
+        self._held_places: list[int] = []
+        """Where their answers stand in the record, in order."""
         self.is_limited = False
         """Whether what one call takes is gone for others. Without that nobody's answer has to wait for others."""
         self.is_timed = False
@@ -84,18 +86,22 @@ class Order:
             self._call()
 
     async def answered(self, call: Call) -> None:
-        """Come back when everybody was asked who was asked before this call was answered: what it took counts from then on.
-        Where a budget said no before, or says to wait, it may have been because of that.
+        """Come back when everybody was asked who was asked before this call was answered, and behind the answers that came before
+        it: what it took counts from then on. Where a budget said no before, or says to wait, it may have been because of that.
         """
         self._held.add(call)
+        place = self._answered.get(call, -1)
+        insort(self._held_places, place)
         try:
-            while self.is_limited and not self._given_up and len(self._due) > self._left_at(call):
-                if self._is_wanted(call):
+            while self.is_limited and not self._given_up:
+                is_early = len(self._due) > self._left_at(call)
+                if self._is_wanted(call) if is_early else self._held_places[0] >= place:
                     return
                 self._came.clear()
                 await self._came.wait()
         finally:
             self._held.discard(call)
+            del self._held_places[bisect_left(self._held_places, place)]
             self._came.set()
 
     def _left_at(self, call: Call) -> int:
