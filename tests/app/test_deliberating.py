@@ -116,6 +116,23 @@ async def test_a_replay_is_cancelled_like_any_other_session(tmp_path: Path) -> N
         assert (await again).fresh.reason == "user_cancel"
 
 
+async def test_a_session_that_is_held_again_has_its_answer_and_its_end_on_the_record(tmp_path: Path) -> None:
+    """Else it would be told as running for ever: nobody goes on with a replay."""
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS * 2)}) as service:
+        first = await service.deliberations.hold(await service.deliberations.convene(made(service, tmp_path)))
+
+        def make(given: Config) -> Convening:
+            return convening(service.settings, service.pool, Call(config=given))
+
+        again = await service.deliberations.replay(tmp_path / "s-1", make)
+        assert again.fresh.reason == "synthesis"
+        replayed = service.deliberations.listed()[0]
+        assert (replayed["state"], replayed["run"] == first.run) == ("answered", False)
+        assert service.runs.entries(replayed["run"])[-1].kind == "run.ended"
+        assert service.runs.answer(replayed["run"]) == service.runs.answer(first.run)
+        audit(service.store, replayed["run"])
+
+
 @pytest.mark.parametrize("assumed", [["nope"], "model"])
 def test_nobody_vouches_for_what_is_no_condition(tmp_path: Path, assumed: Any) -> None:
     ledger = str(tmp_path / "log.db")
@@ -440,6 +457,33 @@ async def test_a_session_that_is_interrupted_while_its_claim_is_written_says_so(
         else:
             assert (await deliberations.resume(run)).sitting.reason == "synthesis"
         assert deliberation_view(store, run)["state"] == "answered"
+
+
+async def test_a_session_whose_holder_is_interrupted_in_the_commit_that_ends_its_run_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it was interrupted would be said behind its end, and somebody would go on with it."""
+    monkeypatch.setattr("hansard.record.recorder.INLINE_BELOW_S", 0.0)
+    async with Hansard.open(str(tmp_path / "log.db"), providers={"fake": scripted(ANSWERS)}) as service:
+        deliberations, store, append = service.deliberations, service.store, service.store.append
+        run = await deliberations.convene(made(service, tmp_path / "runs"))
+        holding, loop = asyncio.ensure_future(deliberations.hold(run)), asyncio.get_running_loop()
+
+        def interrupt(groups: Any, seal: Any = None) -> Any:
+            outcomes: Any = append(groups, seal)
+            if b"run.ended" in b"".join(place.line for outcome in outcomes for place in outcome):
+                loop.call_soon_threadsafe(holding.cancel)
+            return outcomes
+
+        monkeypatch.setattr(store, "append", interrupt)
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        monkeypatch.setattr(store, "append", append)
+        assert service.runs.show(run)["state"] == "answered"
+        kinds = [entry.kind for entry in service.runs.entries(run)]
+        assert (kinds[-1], kinds.count("run.ended"), "run.interrupted" in kinds) == ("run.ended", 1, False)
+        with pytest.raises(UsageError, match="nothing to resume"):
+            await deliberations.resume(run)
 
 
 async def crashed(ledger: str, runs: Path) -> str:

@@ -248,6 +248,38 @@ async def test_a_persona_is_made_once_and_can_be_cancelled_where_nobody_can_read
     audit(at.store, run)
 
 
+async def test_a_persona_that_a_limit_keeps_from_being_made_is_told_with_what_to_allow(tmp_path: Path) -> None:
+    voices = Voices(lambda _: {"name": "not in shape"}, tokens=(600, 500))
+    async with opened(tmp_path, voices) as hansard:
+        config, caps = default_config("a lawyer", "voices", "voice"), {"max_total_tokens": 1_500}
+        made = convening(hansard.settings, hansard.pool, Call(config=config, experts=["a lawyer"], caps=caps))
+        run = await hansard.deliberations.ask_for_persona(made)
+        with pytest.raises(UsageError, match=rf"no persona came of run {run}: .*tokens.*; allow more in \[budget\]"):
+            await hansard.deliberations.generated(run)
+        [ended] = entries(hansard, run, "run.ended")
+        assert (ended.data["state"], ended.data["reason"]) == ("stopped", "budget_exceeded")
+        assert ended.data["calls"] == len(voices.calls) == 1
+        audit(hansard.store, run)
+
+
+async def test_whoever_makes_a_persona_is_cancelled_by_somebody_elses_word(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    def says(exchange: Exchange) -> Any:
+        asked.set()
+        return asyncio.sleep(600, {})
+
+    async with opened(tmp_path, Voices(says)) as hansard:
+        call = Call(config=default_config("a lawyer", "voices", "voice"), experts=["a lawyer"])
+        run = await hansard.deliberations.ask_for_persona(convening(hansard.settings, hansard.pool, call))
+        making = asyncio.ensure_future(hansard.deliberations.drive(run))
+        await asked.wait()
+        await hansard.deliberations.cancel(run)
+        assert ((await making).state, hansard.runs.show(run)["state"]) == ("cancelled", "cancelled")
+        assert [entry.kind for entry in entries(hansard, run)].count("run.claimed") == 1
+        audit(hansard.store, run)
+
+
 async def test_a_crash_between_the_expert_and_the_session_makes_no_expert_twice(tmp_path: Path) -> None:
     asked, patient = asyncio.Event(), [True]
 
