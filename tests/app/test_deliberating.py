@@ -290,6 +290,18 @@ def made(service: Hansard, runs: Path | None = None, **more: Any) -> Convening:
     return convening(service.settings, service.pool, Call(config=config(), runs=runs, **more))
 
 
+async def test_the_limits_of_a_session_are_on_the_record_before_anybody_is_asked() -> None:
+    """Whoever audits what it took has them to compare it with."""
+    caps = {"max_total_tokens": 9_000, "max_total_cost_usd": 0.25, "max_wallclock_seconds": 77}
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service, caps=caps, max_calls=12))
+        [configured] = [entry for entry in service.runs.entries(run) if entry.kind == "run.configured"]
+        limits = {"max_calls": 12, "max_tokens": 9_000, "max_cost_usd_nano": 250_000_000, "max_seconds": 77}
+        assert {name: configured.data[name] for name in limits} == limits
+        budget = service.runs.show(run)["budget"]
+        assert {name: budget[name] for name in limits} == limits
+
+
 @requirement("R-8.5-1")
 async def test_a_session_is_cancelled_from_python(tmp_path: Path) -> None:
     slow = Slow()
@@ -424,6 +436,22 @@ async def test_that_nobody_knows_the_price_of_a_call_is_said_at_the_end_whoever_
         [ended] = [entry for entry in service.runs.entries(run) if entry.kind == "run.ended"]
         answered = [entry for entry in service.runs.entries(run) if entry.data.get("cost_basis") == "unknown"]
         assert (ended.data["calls"], len(answered), ended.data["priced"]) == (6, 1, False)
+
+
+async def test_who_asked_for_a_session_to_go_on_is_on_the_record_as_what_it_was_taken_up_for(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    run = await crashed(ledger, tmp_path / "runs")
+    heard = []
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        service.deliberations.listen(lambda _, recorded: heard.append(recorded.fact.KIND))
+        await service.deliberations.resume(run, surface="http", actor="human:ada")
+        kinds = {entry.kind: entry for entry in service.runs.entries(run)}
+        asked = kinds["run.resume_asked"]
+        assert (asked.actor, asked.data["surface"]) == ("human:ada", "http")
+        assert asked.causes == (kinds["run.requested"].seq,)
+        assert asked.seq in kinds["run.claimed"].causes
+        assert heard[:2] == ["run.resume_asked", "run.claimed"]
+        audit(service.store, run)
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -810,6 +810,30 @@ async def test_a_session_for_which_nothing_is_left_asks_nobody_wherever_its_driv
         assert not quiet.calls
 
 
+@pytest.mark.parametrize("more", [{}, {"experts": ["a lawyer"]}])
+async def test_no_session_asks_more_often_than_it_may_however_often_its_driver_dies(more: dict[str, Any]) -> None:
+    ledger, voices = Ledger(), Voices(versed)
+    at = desk(voices, store=ledger)
+    config = default_config("Keep it?", "voices", "voice")
+    call = Call(config=config, panel=["critic", "engineer"], max_calls=3, **more)
+    whole = Deliberations(at.recorder, at.store, at.pool)
+    run = await whole.convene(convening(at.settings, at.pool, call))
+    await whole.drive(run)
+    assert len(voices.calls) == 3
+    convened = [
+        commits for commits in range(2, len(ledger.commits)) if "session.convened" in _kinds(ledger, commits, run)
+    ]
+    for commits in convened:
+        voices = Voices(versed)
+        again = desk(voices, store=ledger.until(commits))
+        # The problem is the first turn, and the last question is refused.
+        answered = len(again.entries(run, "turn.taken", "persona.made")) - 1
+        await Deliberations(again.recorder, again.store, again.pool).drive(run)
+        assert answered + len(voices.calls) <= 3
+        assert again.entries(run, "run.ended")[-1].data["calls"] == 3
+    assert convened
+
+
 def _kinds(store: Any, commits: int, run: str) -> list[str]:
     return [entry.kind for entry in store.until(commits).select(Query(run=run))]
 
