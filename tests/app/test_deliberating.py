@@ -302,6 +302,33 @@ async def test_the_limits_of_a_session_are_on_the_record_before_anybody_is_asked
         assert {name: budget[name] for name in limits} == limits
 
 
+async def test_a_session_that_was_interrupted_here_is_cancelled_by_whoever_asks_for_it_here(tmp_path: Path) -> None:
+    """Whoever held it hears of nothing any more: to tell him would end nothing, and nobody would know."""
+    slow = Slow()
+    async with Hansard.open("memory:", providers={"fake": slow}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path))
+        for _ in range(2):
+            holding = asyncio.ensure_future(service.deliberations.hold(run))
+            await slow.asked.wait()
+            slow.asked.clear()
+            holding.cancel()
+            await asyncio.wait([holding])
+        await service.deliberations.cancel(run)
+        assert deliberation_view(service.store, run)["state"] == "cancelled"
+    assert read_manifest(tmp_path / "s-1").status == "terminated"
+
+
+async def test_what_is_no_deliberation_is_refused_before_there_is_a_claim_of_that_name() -> None:
+    """The claims of whoever seals and of whoever works have names, too."""
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        before = service.store.epoch("worker")
+        for act in (service.deliberations.hold, service.deliberations.drive, service.deliberations.resume):
+            with pytest.raises(UsageError, match="there is no deliberation 'worker'"):
+                await act("worker")
+        assert service.store.epoch("worker") == before
+        assert not service.deliberations._cancels
+
+
 @requirement("R-8.5-1")
 async def test_a_session_is_cancelled_from_python(tmp_path: Path) -> None:
     slow = Slow()
