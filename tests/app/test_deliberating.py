@@ -852,6 +852,19 @@ async def test_a_session_that_is_over_is_not_ended_again_by_whoever_comes_to_dri
         assert service.runs.views(run) == before
 
 
+async def test_a_session_has_no_task_to_do_again_and_what_can_be_done_instead_is_told() -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service))
+        for ended in (False, True):
+            for again in (service.runs.retry, service.runs.ask_to_retry):
+                with pytest.raises(UsageError, match="is a panel's, and has no task to do again; `hansard deliberate"):
+                    await again(run, "only")
+            if not ended:
+                await service.deliberations.hold(run)
+        assert service.runs.show(run)["state"] == "answered"
+        assert service.runs.entries(run)[-1].kind == "run.ended"
+
+
 async def test_a_session_that_ends_while_another_process_takes_its_claim_is_not_ended_again(tmp_path: Path) -> None:
     ledger, busy, free = str(tmp_path / "log.db"), threading.Event(), ThreadPoolExecutor(1)
 

@@ -188,6 +188,9 @@ async def test_what_was_handed_in_for_a_run_outlasts_an_interruption_and_is_let_
         await own.asked_times(1)
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
+        another = Answers(lambda _: "of the same name")
+        other = await hansard.submit("please", lane="backend", provider=another, wishes=CHECKS)
+        assert await other.answer() == "of the same name"
         assert (await hansard.runs.resume(run.id)).state == "answered"
         assert hansard.runs.answer(run.id) == b"handed in"
         # A service that stays would keep the objects of all its callers for ever.

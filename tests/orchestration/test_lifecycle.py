@@ -460,6 +460,18 @@ def _plain(said: object) -> Said:
     return said
 
 
+async def test_no_task_is_done_again_of_a_run_that_has_no_plan_yet() -> None:
+    made = desk(Answers())
+    run = await made.submit()
+    for again in (made.runs.retry, made.runs.ask_to_retry):
+        with pytest.raises(
+            UsageError, match=f"no plan yet; `hansard runs resume {run} --ledger memory:` goes on with it"
+        ):
+            await again(run, "only")
+    assert not made.entries(run, "run.retry_asked")
+    assert (await made.runs.drive(run)).state == "answered"
+
+
 async def test_a_retry_names_the_tasks_that_there_are() -> None:
     made = desk(Answers())
     run = (await made.run(plan=DIAMOND)).run
