@@ -852,6 +852,19 @@ async def test_a_session_that_is_over_is_not_ended_again_by_whoever_comes_to_dri
         assert service.runs.views(run) == before
 
 
+async def test_a_session_whose_directory_cannot_be_made_ends_its_run_and_is_taken_up_by_nobody(tmp_path: Path) -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path / "runs"))
+        (tmp_path / "runs").rmdir()
+        (tmp_path / "runs").write_text("in the way")
+        with pytest.raises((UsageError, StoreError)):
+            await service.deliberations.hold(run)
+        ended = service.runs.entries(run)[-1]
+        assert (ended.kind, ended.data["state"], ended.data["calls"]) == ("run.ended", "failed", 0)
+        assert ended.data["reason"].startswith("not_begun: ")
+        audit(service.store, run)
+
+
 async def test_a_session_has_no_task_to_do_again_and_what_can_be_done_instead_is_told() -> None:
     async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
         run = await service.deliberations.convene(made(service))
