@@ -116,6 +116,23 @@ async def test_a_replay_is_cancelled_like_any_other_session(tmp_path: Path) -> N
         assert (await again).fresh.reason == "user_cancel"
 
 
+async def test_a_session_that_is_held_again_has_its_answer_and_its_end_on_the_record(tmp_path: Path) -> None:
+    """Else it would be told as running for ever: nobody goes on with a replay."""
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS * 2)}) as service:
+        first = await service.deliberations.hold(await service.deliberations.convene(made(service, tmp_path)))
+
+        def make(given: Config) -> Convening:
+            return convening(service.settings, service.pool, Call(config=given))
+
+        again = await service.deliberations.replay(tmp_path / "s-1", make)
+        assert again.fresh.reason == "synthesis"
+        replayed = service.deliberations.listed()[0]
+        assert (replayed["state"], replayed["run"] == first.run) == ("answered", False)
+        assert service.runs.entries(replayed["run"])[-1].kind == "run.ended"
+        assert service.runs.answer(replayed["run"]) == service.runs.answer(first.run)
+        audit(service.store, replayed["run"])
+
+
 @pytest.mark.parametrize("assumed", [["nope"], "model"])
 def test_nobody_vouches_for_what_is_no_condition(tmp_path: Path, assumed: Any) -> None:
     ledger = str(tmp_path / "log.db")
@@ -273,6 +290,45 @@ def made(service: Hansard, runs: Path | None = None, **more: Any) -> Convening:
     return convening(service.settings, service.pool, Call(config=config(), runs=runs, **more))
 
 
+async def test_the_limits_of_a_session_are_on_the_record_before_anybody_is_asked() -> None:
+    """Whoever audits what it took has them to compare it with."""
+    caps = {"max_total_tokens": 9_000, "max_total_cost_usd": 0.25, "max_wallclock_seconds": 77}
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service, caps=caps, max_calls=12))
+        [configured] = [entry for entry in service.runs.entries(run) if entry.kind == "run.configured"]
+        limits = {"max_calls": 12, "max_tokens": 9_000, "max_cost_usd_nano": 250_000_000, "max_seconds": 77}
+        assert {name: configured.data[name] for name in limits} == limits
+        budget = service.runs.show(run)["budget"]
+        assert {name: budget[name] for name in limits} == limits
+
+
+async def test_a_session_that_was_interrupted_here_is_cancelled_by_whoever_asks_for_it_here(tmp_path: Path) -> None:
+    """Whoever held it hears of nothing any more: to tell him would end nothing, and nobody would know."""
+    slow = Slow()
+    async with Hansard.open("memory:", providers={"fake": slow}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path))
+        for _ in range(2):
+            holding = asyncio.ensure_future(service.deliberations.hold(run))
+            await slow.asked.wait()
+            slow.asked.clear()
+            holding.cancel()
+            await asyncio.wait([holding])
+        await service.deliberations.cancel(run)
+        assert deliberation_view(service.store, run)["state"] == "cancelled"
+    assert read_manifest(tmp_path / "s-1").status == "terminated"
+
+
+async def test_what_is_no_deliberation_is_refused_before_there_is_a_claim_of_that_name() -> None:
+    """The claims of whoever seals and of whoever works have names, too."""
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        before = service.store.epoch("worker")
+        for act in (service.deliberations.hold, service.deliberations.drive, service.deliberations.resume):
+            with pytest.raises(UsageError, match="there is no deliberation 'worker'"):
+                await act("worker")
+        assert service.store.epoch("worker") == before
+        assert not service.deliberations._cancels
+
+
 @requirement("R-8.5-1")
 async def test_a_session_is_cancelled_from_python(tmp_path: Path) -> None:
     slow = Slow()
@@ -409,6 +465,22 @@ async def test_that_nobody_knows_the_price_of_a_call_is_said_at_the_end_whoever_
         assert (ended.data["calls"], len(answered), ended.data["priced"]) == (6, 1, False)
 
 
+async def test_who_asked_for_a_session_to_go_on_is_on_the_record_as_what_it_was_taken_up_for(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    run = await crashed(ledger, tmp_path / "runs")
+    heard = []
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        service.deliberations.listen(lambda _, recorded: heard.append(recorded.fact.KIND))
+        await service.deliberations.resume(run, surface="http", actor="human:ada")
+        kinds = {entry.kind: entry for entry in service.runs.entries(run)}
+        asked = kinds["run.resume_asked"]
+        assert (asked.actor, asked.data["surface"]) == ("human:ada", "http")
+        assert asked.causes == (kinds["run.requested"].seq,)
+        assert asked.seq in kinds["run.claimed"].causes
+        assert heard[:2] == ["run.resume_asked", "run.claimed"]
+        audit(service.store, run)
+
+
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_session_that_is_interrupted_while_its_claim_is_written_says_so(
     again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -440,6 +512,33 @@ async def test_a_session_that_is_interrupted_while_its_claim_is_written_says_so(
         else:
             assert (await deliberations.resume(run)).sitting.reason == "synthesis"
         assert deliberation_view(store, run)["state"] == "answered"
+
+
+async def test_a_session_whose_holder_is_interrupted_in_the_commit_that_ends_its_run_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it was interrupted would be said behind its end, and somebody would go on with it."""
+    monkeypatch.setattr("hansard.record.recorder.INLINE_BELOW_S", 0.0)
+    async with Hansard.open(str(tmp_path / "log.db"), providers={"fake": scripted(ANSWERS)}) as service:
+        deliberations, store, append = service.deliberations, service.store, service.store.append
+        run = await deliberations.convene(made(service, tmp_path / "runs"))
+        holding, loop = asyncio.ensure_future(deliberations.hold(run)), asyncio.get_running_loop()
+
+        def interrupt(groups: Any, seal: Any = None) -> Any:
+            outcomes: Any = append(groups, seal)
+            if b"run.ended" in b"".join(place.line for outcome in outcomes for place in outcome):
+                loop.call_soon_threadsafe(holding.cancel)
+            return outcomes
+
+        monkeypatch.setattr(store, "append", interrupt)
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        monkeypatch.setattr(store, "append", append)
+        assert service.runs.show(run)["state"] == "answered"
+        kinds = [entry.kind for entry in service.runs.entries(run)]
+        assert (kinds[-1], kinds.count("run.ended"), "run.interrupted" in kinds) == ("run.ended", 1, False)
+        with pytest.raises(UsageError, match="nothing to resume"):
+            await deliberations.resume(run)
 
 
 async def crashed(ledger: str, runs: Path) -> str:
@@ -751,6 +850,32 @@ async def test_a_session_that_is_over_is_not_ended_again_by_whoever_comes_to_dri
         # As a daemon does with what another process held when it first came.
         assert await service.runs.drive(run) == ended
         assert service.runs.views(run) == before
+
+
+async def test_a_session_whose_directory_cannot_be_made_ends_its_run_and_is_taken_up_by_nobody(tmp_path: Path) -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path / "runs"))
+        (tmp_path / "runs").rmdir()
+        (tmp_path / "runs").write_text("in the way")
+        with pytest.raises((UsageError, StoreError)):
+            await service.deliberations.hold(run)
+        ended = service.runs.entries(run)[-1]
+        assert (ended.kind, ended.data["state"], ended.data["calls"]) == ("run.ended", "failed", 0)
+        assert ended.data["reason"].startswith("not_begun: ")
+        audit(service.store, run)
+
+
+async def test_a_session_has_no_task_to_do_again_and_what_can_be_done_instead_is_told() -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service))
+        for ended in (False, True):
+            for again in (service.runs.retry, service.runs.ask_to_retry):
+                with pytest.raises(UsageError, match="is a panel's, and has no task to do again; `hansard deliberate"):
+                    await again(run, "only")
+            if not ended:
+                await service.deliberations.hold(run)
+        assert service.runs.show(run)["state"] == "answered"
+        assert service.runs.entries(run)[-1].kind == "run.ended"
 
 
 async def test_a_session_that_ends_while_another_process_takes_its_claim_is_not_ended_again(tmp_path: Path) -> None:

@@ -175,6 +175,28 @@ async def test_each_run_asks_the_provider_that_was_handed_in_for_it_also_behind_
     assert (len(first.calls), len(second.calls)) == (2, 1)
 
 
+async def test_what_was_handed_in_for_a_run_outlasts_an_interruption_and_is_let_go_when_it_has_ended() -> None:
+    async def silent_at_first(_: object) -> str:
+        if len(own.calls) == 1:
+            await asyncio.sleep(600)
+        return "handed in"
+
+    own = Answers(silent_at_first)
+    async with Hansard.open("memory:") as hansard:
+        run = await hansard.submit("please", lane="backend", provider=own, wishes=CHECKS)
+        driving = hansard.runs.begin(run.id)
+        await own.asked_times(1)
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+        another = Answers(lambda _: "of the same name")
+        other = await hansard.submit("please", lane="backend", provider=another, wishes=CHECKS)
+        assert await other.answer() == "of the same name"
+        assert (await hansard.runs.resume(run.id)).state == "answered"
+        assert hansard.runs.answer(run.id) == b"handed in"
+        # A service that stays would keep the objects of all its callers for ever.
+        assert not hansard.pool._kept
+
+
 async def test_a_run_that_waits_for_people_is_told_to_whoever_wants_its_answer_with_what_goes_on_from_there() -> None:
     gated = Wishes(judge="checks", answer="join", gates=("plan",))
     async with Hansard.open("memory:") as hansard:

@@ -106,9 +106,10 @@ async def test_a_cancellation_reaches_a_driver_in_another_process_through_the_re
     other = desk(Answers(), store=SqliteStore.open(path))
     run, driving = await started(made, gate)
     assert await other.runs.cancel(run) is None
+    # The other process was given a while to notice.
+    assert other.runs.show(run)["state"] == "cancelled"
     ended = await asyncio.wait_for(driving, 20)
     assert getattr(ended, "state", "") == "cancelled"
-    assert other.runs.show(run)["state"] == "cancelled"
     for each in (made, other):
         await each.recorder.close()
         each.store.close()
@@ -139,6 +140,19 @@ async def test_who_joins_a_driver_and_does_not_wait_for_the_end_interrupts_nobod
     await driving
     assert not made.entries(run, "run.interrupted")
     assert one(made.entries(run, "run.ended")).data["state"] == "answered"
+
+
+async def test_who_cancels_a_run_and_does_not_wait_for_its_end_interrupts_nobody() -> None:
+    """It is to end, and not to stay as it is."""
+    gate, accepted = Gate("c"), asyncio.Event()
+    made = desk(Answers(gate))
+    run, driving = await started(made, gate)
+    cancelling = asyncio.ensure_future(made.runs.cancel(run, accepted=accepted))
+    await accepted.wait()
+    cancelling.cancel()
+    await asyncio.gather(driving, cancelling, return_exceptions=True)
+    assert not made.entries(run, "run.interrupted")
+    assert one(made.entries(run, "run.ended")).data["state"] == "cancelled"
 
 
 async def test_an_interrupted_run_says_so_and_resumes_without_doing_anything_twice() -> None:
@@ -444,6 +458,18 @@ async def test_the_answer_of_before_a_retry_is_not_shown_for_the_run_that_failed
 def _plain(said: object) -> Said:
     assert isinstance(said, str | dict)
     return said
+
+
+async def test_no_task_is_done_again_of_a_run_that_has_no_plan_yet() -> None:
+    made = desk(Answers())
+    run = await made.submit()
+    for again in (made.runs.retry, made.runs.ask_to_retry):
+        with pytest.raises(
+            UsageError, match=f"no plan yet; `hansard runs resume {run} --ledger memory:` goes on with it"
+        ):
+            await again(run, "only")
+    assert not made.entries(run, "run.retry_asked")
+    assert (await made.runs.drive(run)).state == "answered"
 
 
 async def test_a_retry_names_the_tasks_that_there_are() -> None:

@@ -248,6 +248,38 @@ async def test_a_persona_is_made_once_and_can_be_cancelled_where_nobody_can_read
     audit(at.store, run)
 
 
+async def test_a_persona_that_a_limit_keeps_from_being_made_is_told_with_what_to_allow(tmp_path: Path) -> None:
+    voices = Voices(lambda _: {"name": "not in shape"}, tokens=(600, 500))
+    async with opened(tmp_path, voices) as hansard:
+        config, caps = default_config("a lawyer", "voices", "voice"), {"max_total_tokens": 1_500}
+        made = convening(hansard.settings, hansard.pool, Call(config=config, experts=["a lawyer"], caps=caps))
+        run = await hansard.deliberations.ask_for_persona(made)
+        with pytest.raises(UsageError, match=rf"no persona came of run {run}: .*tokens.*; allow more in \[budget\]"):
+            await hansard.deliberations.generated(run)
+        [ended] = entries(hansard, run, "run.ended")
+        assert (ended.data["state"], ended.data["reason"]) == ("stopped", "budget_exceeded")
+        assert ended.data["calls"] == len(voices.calls) == 1
+        audit(hansard.store, run)
+
+
+async def test_whoever_makes_a_persona_is_cancelled_by_somebody_elses_word(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    def says(exchange: Exchange) -> Any:
+        asked.set()
+        return asyncio.sleep(600, {})
+
+    async with opened(tmp_path, Voices(says)) as hansard:
+        call = Call(config=default_config("a lawyer", "voices", "voice"), experts=["a lawyer"])
+        run = await hansard.deliberations.ask_for_persona(convening(hansard.settings, hansard.pool, call))
+        making = asyncio.ensure_future(hansard.deliberations.drive(run))
+        await asked.wait()
+        await hansard.deliberations.cancel(run)
+        assert ((await making).state, hansard.runs.show(run)["state"]) == ("cancelled", "cancelled")
+        assert [entry.kind for entry in entries(hansard, run)].count("run.claimed") == 1
+        audit(hansard.store, run)
+
+
 async def test_a_crash_between_the_expert_and_the_session_makes_no_expert_twice(tmp_path: Path) -> None:
     asked, patient = asyncio.Event(), [True]
 
@@ -776,6 +808,30 @@ async def test_a_session_for_which_nothing_is_left_asks_nobody_wherever_its_driv
         await Deliberations(again.recorder, again.store, again.pool).resume(run)
         assert again.entries(run, "run.ended")[-1].data["reason"] == "budget_exceeded"
         assert not quiet.calls
+
+
+@pytest.mark.parametrize("more", [{}, {"experts": ["a lawyer"]}])
+async def test_no_session_asks_more_often_than_it_may_however_often_its_driver_dies(more: dict[str, Any]) -> None:
+    ledger, voices = Ledger(), Voices(versed)
+    at = desk(voices, store=ledger)
+    config = default_config("Keep it?", "voices", "voice")
+    call = Call(config=config, panel=["critic", "engineer"], max_calls=3, **more)
+    whole = Deliberations(at.recorder, at.store, at.pool)
+    run = await whole.convene(convening(at.settings, at.pool, call))
+    await whole.drive(run)
+    assert len(voices.calls) == 3
+    convened = [
+        commits for commits in range(2, len(ledger.commits)) if "session.convened" in _kinds(ledger, commits, run)
+    ]
+    for commits in convened:
+        voices = Voices(versed)
+        again = desk(voices, store=ledger.until(commits))
+        # The problem is the first turn, and the last question is refused.
+        answered = len(again.entries(run, "turn.taken", "persona.made")) - 1
+        await Deliberations(again.recorder, again.store, again.pool).drive(run)
+        assert answered + len(voices.calls) <= 3
+        assert again.entries(run, "run.ended")[-1].data["calls"] == 3
+    assert convened
 
 
 def _kinds(store: Any, commits: int, run: str) -> list[str]:

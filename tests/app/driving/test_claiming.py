@@ -7,7 +7,7 @@ import pytest
 
 from hansard.app.driving.claiming import beginning
 from hansard.errors import RunTaken, Unavailable, UsageError
-from hansard.store.base import Query
+from hansard.store.base import Claim, Query
 from ledgers import draft, memory, request
 from running import Answers, desk
 
@@ -24,6 +24,25 @@ async def test_a_run_whose_submitter_died_before_it_was_recorded_can_be_sent_aga
     with pytest.raises(RunTaken):
         async with beginning(store, RUN):
             raise AssertionError("there is such a run")
+
+
+async def test_whoever_is_overtaken_before_he_has_the_claim_of_a_run_does_not_begin_it_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other may have recorded it, and given its claim back, since he looked."""
+    store = memory()
+    claim = store.claim
+
+    def overtaken(name: str, lease_s: float) -> Claim:
+        store.append([[draft(request(), run=name)]])
+        return claim(name, lease_s)
+
+    monkeypatch.setattr(store, "claim", overtaken)
+    with pytest.raises(RunTaken):
+        async with beginning(store, RUN):
+            raise AssertionError("there is such a run")
+    # Nor does he keep it from whoever is to drive it.
+    claim(RUN, 60)
 
 
 async def test_whoever_waits_in_vain_is_told_to_send_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from asyncio import CancelledError
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from deliberating import config, script, synthesis, turn, verdict
 from hansard import Hansard
+from hansard.app.driving.listening import listening
 from hansard.app.setup.convening import Call, convening
 from hansard.deliberation.archive import read_manifest
 
@@ -71,10 +73,34 @@ async def test_nor_does_one_that_wants_to_end_the_process(error: BaseException) 
 
 
 async def test_a_listener_that_stops_itself_takes_nothing_from_the_next_and_may_stop_twice() -> None:
-    ears = Ears()
+    ears, heard = Ears(), list[str]()
+
+    def once(_: str, recorded: Any) -> None:
+        heard.append(recorded.fact.KIND)
+        stop()
+
     async with Hansard.open("memory:") as hansard:
-        stop = hansard.runs.listen(lambda *_: stop())
+        stop = hansard.runs.listen(once)
         hansard.runs.listen(ears.hear)
         await (await hansard.submit("compare three queues", provider="rehearsal")).ended()
         stop()
     assert (ears.heard[0], ears.heard[-1]) == ("run.requested", "run.ended")
+    assert heard == ["run.requested"]
+
+
+def test_whoever_types_control_c_while_a_listener_hears_is_not_taken_for_its_failure() -> None:
+    listeners, typed = list[Callable[[], None]](), [True]
+
+    def hear() -> None:
+        if typed:
+            typed.clear()
+            raise KeyboardInterrupt
+        heard.append(True)
+
+    heard: list[bool] = []
+    listening(listeners, hear)
+    [each] = listeners
+    with pytest.raises(KeyboardInterrupt):
+        each()
+    each()
+    assert heard

@@ -13,7 +13,7 @@ import pytest
 from deliberating import config, scripted, synthesis, turn, verdict
 from hansard.app.service import Hansard
 from hansard.app.serving.daemon import Daemon
-from hansard.app.serving.worker import CLAIM, Worker, is_alive
+from hansard.app.serving.worker import CLAIM, GRACE_S, Worker, _Due, is_alive, unfinished
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.convening import Call, convening
@@ -23,23 +23,23 @@ from hansard.orchestration.ending import Ended
 from hansard.orchestration.watching import LEASE_S, take
 from hansard.store.jsonl.files import spare
 from ledgers import full_disk
-from running import Answers, obliging
+from running import Answers, desk, obliging
 
 
 class Heard:
     """What a worker tells, and a way to wait for a line with some words in it."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self.lines: list[str] = []
         self._more = asyncio.Event()
 
     def __call__(self, text: str) -> None:
-        self._lines.append(text)
+        self.lines.append(text)
         self._more.set()
 
-    async def of(self, words: str) -> None:
+    async def of(self, words: str, *, times: int = 1) -> None:
         async with asyncio.timeout(60):
-            while not any(words in line for line in self._lines):
+            while sum(words in line for line in self.lines) < times:
                 self._more.clear()
                 await self._more.wait()
 
@@ -200,3 +200,104 @@ async def test_runs_that_wait_for_people_keep_no_place_from_others(tmp_path: Pat
             assert hansard.runs.show(waits)["state"] == "waiting"
             await hansard.gates.decide(hansard.gates.listed()[0]["gate"], "approve")
             await heard.of(f"{waits} answered (answered)")
+
+
+async def test_a_worker_that_begins_finds_what_has_not_ended_and_what_was_asked_for_again_since() -> None:
+    """The oldest first. What has ended is left alone, also where it was done again."""
+    at = desk(Answers())
+    new, ended, again, twice, last = [await at.submit() for _ in range(5)]
+    for run in (ended, again, twice):
+        await at.runs.drive(run)
+    for run in (again, twice):
+        await at.runs.ask_to_retry(run, "only")
+    await at.runs.drive(twice)
+    assert unfinished(at.store) == [new, again, last]
+
+
+async def test_what_is_asked_for_while_a_worker_works_is_his_once_whoever_asked_has_had_his_time() -> None:
+    """Whoever submits, resumes or retries in the foreground drives it himself, and would be fenced off."""
+    at, due = desk(Answers()), _Due()
+    before, retried = await at.submit(), await at.submit()
+    await at.runs.drive(retried)
+    due.look(at.store, 0.0)
+    assert due.take(0.0) == [before]
+    new = await at.submit()
+    await at.runs.ask_to_resume(before)
+    await at.runs.ask_to_retry(retried, "only")
+    due.look(at.store, 10.0)
+    # Nor does asking once more put it off.
+    await at.runs.ask_to_resume(new)
+    due.look(at.store, 10.0 + GRACE_S / 2)
+    assert due.take(10.0 + GRACE_S * 0.9) == []
+    assert sorted(due.take(10.0 + GRACE_S)) == sorted([new, before, retried])
+    due.look(at.store, 20.0)
+    assert due.take(30.0) == []
+
+
+async def test_a_run_that_was_left_alone_is_taken_up_when_somebody_asks_for_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.serving.worker.GRACE_S", 0.0)
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        run = await submitted(hansard)
+    async with Hansard.open(settings=settings) as hansard, working(hansard, heard):
+        await heard.of(f"{run} left alone: ")
+        hansard.pool.given = {"told": Answers(obliging)}
+        await hansard.runs.ask_to_resume(run)
+        await heard.of(f"{run} answered")
+        [task] = hansard.runs.show(run)["tasks"]
+        await hansard.runs.ask_to_retry(run, task["task"])
+        await heard.of(f"{run} answered", times=2)
+        assert [each.kind for each in hansard.runs.entries(run)].count("run.ended") == 2
+
+
+async def test_a_run_that_another_process_holds_is_taken_up_when_it_does_not_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.serving.worker.AGAIN_S", 0.05)
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        held, free = await submitted(hansard), await submitted(hansard)
+        claim = hansard.store.claim(held, LEASE_S)
+        async with working(hansard, heard):
+            await heard.of(f"{free} answered")
+            hansard.store.release(claim)
+            await heard.of(f"{held} answered")
+    # That somebody else drives it is nothing to be told.
+    assert [line for line in heard.lines if held in line] == [f"{held} answered (answered)"]
+
+
+async def test_a_lease_that_cannot_be_renewed_for_a_moment_ends_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.serving.worker.LEASE_S", 0.3)
+    monkeypatch.setattr("hansard.app.serving.worker.GRACE_S", 0.0)
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        run = await submitted(hansard)
+        async with working(hansard, heard):
+            await heard.of(f"{run} answered")
+            with full_disk(settings.ledger, what="UPDATE ON claims"):
+                await heard.of("the lease was not renewed: ")
+            run = await submitted(hansard)
+            await heard.of(f"{run} answered")
+
+
+async def test_a_ledger_that_cannot_be_read_for_a_while_is_waited_for_and_that_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.serving.worker.AGAIN_S", 0.02)
+    monkeypatch.setattr("hansard.app.serving.worker.GRACE_S", 0.0)
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        run = await submitted(hansard)
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            other.execute("ALTER TABLE entries RENAME TO away")
+            async with working(hansard, heard) as work:
+                await heard.of("waiting for the ledger: ")
+                await asyncio.sleep(0.1)
+                other.execute("ALTER TABLE away RENAME TO entries")
+                await heard.of(f"{run} answered")
+                assert not work.done()
+    assert len([line for line in heard.lines if line.startswith("waiting for the ledger")]) == 1
