@@ -1,5 +1,6 @@
 """The PostgreSQL store against a real server: the suite for all stores, and what only a database can do to a ledger."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,12 +16,14 @@ import psycopg
 import pytest
 
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.ledger.canonical import dump
 from hansard.store.base import Draft, Query, Seal, Store, StoredCheckpoint
 from hansard.store.conformance import Clock, SharedConformance
 from hansard.store.conformance.sample import draft, fill, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import session as sessions
 from hansard.store.postgres import store as stores
+from hansard.store.postgres import turn as turns
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.session import connect
 from postgres import Server, shared
@@ -328,14 +331,21 @@ def test_a_writer_that_freezes_in_its_turn_loses_it(url: str, monkeypatch: pytes
     other.close()
 
 
-def test_a_turn_that_does_not_come_is_given_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "write",
+    [lambda store: put(store, draft()), lambda store: store.claim("r1", 1.0), PostgresStore.repair],
+    ids=["append", "claim", "repair"],
+)
+def test_a_turn_that_does_not_come_is_given_up(
+    url: str, write: Callable[[PostgresStore], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "BUSY_S", 0.2)
     store = PostgresStore.create(url, genesis())
     with connect(Address.parse(url), writing=True) as blocker:
         blocker.execute("BEGIN")
         blocker.execute("SELECT FROM head FOR UPDATE")
         with pytest.raises(StoreError, match=r"nothing was written.*lock timeout"):
-            put(store, draft())
+            write(store)
         blocker.execute("ROLLBACK")
     assert put(store, draft())[0].seq == 1
     store.close()
@@ -382,7 +392,7 @@ def test_a_body_that_could_not_be_vacuumed_is_gone_and_the_message_says_so(
 def test_an_erased_body_that_an_old_snapshot_still_sees_is_told(
     server: Server, url: str, database: str, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "BUSY_S", 0.2)
+    monkeypatch.setattr(turns, "BUSY_S", 0.2)
     schema = Address.parse(url).schema
     if role == "plain":
         server.execute(f"CREATE ROLE {schema} LOGIN")
@@ -511,6 +521,18 @@ def test_a_log_that_is_put_back_to_before_what_was_only_read_is_not_extended(
             assert len(walk(store)) == 5 + written_since
 
 
+def test_a_log_that_lost_what_was_its_last_entry_while_it_was_open_is_not_extended(
+    url: str, store: PostgresStore
+) -> None:
+    put(store, draft())
+    with closing(PostgresStore.open(url)) as other:
+        put(other, draft())
+    tamper(url, "DELETE FROM entries WHERE seq = 1")
+    with pytest.raises(StoreError, match="put back to before entry 1"):
+        put(store, draft())
+    assert len(list(store.lines())) == 2
+
+
 OTHERWISE = [statement for statement, fault in DERIVED[:3] + LAST if fault != GONE]
 
 
@@ -546,6 +568,42 @@ def test_repair_refuses_lines_that_do_not_hold_together(url: str, statement: str
         assert store.broken
 
 
+def test_repair_refuses_a_log_whose_time_falls(url: str, store: PostgresStore) -> None:
+    fill(store, 3)
+    members = json.loads(store.entry(2).line)
+    members["ts"] = store.entry(1).ts - 1
+    tamper(
+        url,
+        f"UPDATE entries SET line = '{dump(members).decode()}' WHERE seq = 2;"
+        " UPDATE head SET leaf = sha256('\\x00' || line) FROM entries WHERE seq = 2",
+    )
+    with pytest.raises(StoreError, match="entry 2 does not follow the one before"):
+        store.repair()
+
+
+def test_repair_refuses_lines_that_were_moved_though_they_follow_each_other(url: str, store: PostgresStore) -> None:
+    fill(store, 3)
+    tamper(url, "UPDATE entries SET seq = seq + 1000; DELETE FROM head")
+    with pytest.raises(StoreError, match="entry 0 stands at 1000"):
+        store.repair()
+
+
+def test_repair_makes_no_empty_log_of_one_that_lost_its_entries(url: str, store: PostgresStore) -> None:
+    tamper(url, "DELETE FROM entries; DELETE FROM head")
+    with pytest.raises(StoreError, match="it has no entries"):
+        store.repair()
+
+
+@pytest.mark.parametrize("seq", [-1, 9999])
+def test_repair_refuses_lines_that_stand_outside_of_the_log(url: str, store: PostgresStore, seq: int) -> None:
+    fill(store, 3)
+    tamper(url, f"INSERT INTO entries(seq, line) SELECT {seq}, line FROM entries WHERE seq = 1")
+    with pytest.raises(StoreError, match=f"entry 1 stands at {seq}"):
+        store.repair()
+    tamper(url, f"DELETE FROM entries WHERE seq = {seq}")
+    assert store.repair() == []
+
+
 def test_repair_rebuilds_what_is_derived_from_the_lines(url: str, store: PostgresStore) -> None:
     fill(store, 600)
     put(store, draft(causes=(0, 5, 300)))
@@ -553,13 +611,13 @@ def test_repair_rebuilds_what_is_derived_from_the_lines(url: str, store: Postgre
     before = store.head(), store.node(8, 0), store.node(8, 1)
     for statement in (
         "DELETE FROM causes WHERE cause = 5",
-        "INSERT INTO causes VALUES (7, 3), (9999, 4)",
+        "INSERT INTO causes VALUES (7, 3), (512, 3), (602, 4), (-1, 4)",
         "DELETE FROM nodes WHERE idx = 1",
         "UPDATE nodes SET hash = sha256('x') WHERE idx = 0",
         "DELETE FROM head",
     ):
         tamper(url, statement)
-    assert store.repair() == [("derived", 2 + 2 + 3 + 1)]
+    assert store.repair() == [("derived", 2 + 4 + 3 + 1)]
     assert (store.head(), store.node(8, 0), store.node(8, 1)) == before
     assert (store.effects(5), store.effects(3), store.effects(4)) == ([600, place.seq], [], [])
     assert store.repair() == []
@@ -666,14 +724,25 @@ def test_without_psycopg_the_line_that_installs_it_is_shown() -> None:
         (["DELETE FROM causes WHERE seq = 300"], "causes"),
         (["INSERT INTO causes VALUES (300, 7)"], "causes"),
         (["INSERT INTO causes VALUES (9999, 7)"], "causes"),
+        (["INSERT INTO causes VALUES (601, 7)"], "causes"),
+        (["INSERT INTO causes VALUES (-1, 7)"], "causes"),
         (["ALTER TABLE entries DROP COLUMN run", "ALTER TABLE entries ADD COLUMN run text"], "columns"),
         (["UPDATE nodes SET hash = decode(repeat('00', 32), 'hex')"], "node"),
         (["DELETE FROM nodes"], "node"),
         (["INSERT INTO nodes VALUES (8, 7, '')"], "node"),
+        (["INSERT INTO nodes VALUES (8, 2, '')"], "node"),
+        (["INSERT INTO nodes VALUES (8, -1, '')"], "node"),
+        (["INSERT INTO nodes VALUES (9, 0, '')"], "node"),
         (["INSERT INTO bodies VALUES (2 << 8 | 1, '', '', '', NULL)"], "body_unreferenced"),
         (["INSERT INTO bodies VALUES (9999 << 8, '', '', '', NULL)"], "body_unreferenced"),
+        (["INSERT INTO bodies VALUES (601 << 8, '', '', '', NULL)"], "body_unreferenced"),
+        (["INSERT INTO bodies VALUES (-1, '', '', '', NULL)"], "body_unreferenced"),
+        (["INSERT INTO bodies VALUES (600 << 8 | 255, '', '', '', NULL)"], "body_unreferenced"),
         (["INSERT INTO shared VALUES ('', '')"], "body_unreferenced"),
         (["UPDATE head SET ts = ts + 1"], "head"),
+        (["DELETE FROM head"], "head"),
+        (["DELETE FROM entries WHERE seq = 600"], "head"),
+        (["DELETE FROM entries WHERE seq = 512"], "head"),
     ],
     ids=lambda given: given[0] if isinstance(given, list) else "",
 )
