@@ -159,6 +159,13 @@ class Claims(Bench):
                 store.claim("r1", 60.0)
             assert store.epoch("r1") == claim.epoch
 
+    def test_renewing_one_claim_leaves_the_others_to_their_own_lease(self) -> None:
+        with self.opened() as (store, clock):
+            kept, _ = [store.claim(name, 0.3) for name in ("r1", "r2")]
+            store.renew(kept, 60.0)
+            self.pass_time(clock, 0.5)
+            assert store.claim("r2", 60.0).because == "expired"
+
     def test_many_claims_are_renewed_at_once_but_for_those_that_somebody_took(self) -> None:
         with self.opened() as (store, clock):
             old, *kept = [store.claim(name, 0.3) for name in ("r1", "r2", "r3")]
