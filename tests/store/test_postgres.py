@@ -15,11 +15,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, Uncleaned, UsageError
 from hansard.ledger.canonical import dump
 from hansard.store.base import Draft, Query, Seal, Store, StoredCheckpoint
 from hansard.store.conformance import Clock, SharedConformance
-from hansard.store.conformance.sample import draft, fill, genesis, part, put, walk
+from hansard.store.conformance.sample import draft, fill, genesis, part, put, redacted, walk
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import session as sessions
 from hansard.store.postgres import store as stores
@@ -409,6 +409,24 @@ def test_an_erased_body_that_an_old_snapshot_still_sees_is_told(
         assert store.body(1, "output") is None
         reader.rollback()
         store.erase((1, "output"))
+
+
+def test_a_repair_that_erases_what_an_old_snapshot_still_sees_says_so_and_what_it_did(
+    server: Server, url: str, database: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "BUSY_S", 0.2)
+    gone = part(b"x")
+    [place] = put(store, draft(parts=[gone]))
+    put(store, redacted(place.seq, gone))
+    tamper(url, "DELETE FROM head")
+    with psycopg.connect(server.url(database)) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert reader.execute("SELECT 1").fetchone()
+        with pytest.raises(Uncleaned, match=r"the body is deleted, but .* still holds it") as told:
+            store.repair()
+        assert told.value.done == [("derived", 1), ("redaction", 1)]
+    assert store.body(place.seq, gone.name) is None
+    assert store.repair() == []
 
 
 @pytest.mark.parametrize("quiet", ["notice", "error"])
