@@ -67,6 +67,13 @@ class Checkpoints(Bench):
             assert len(placed(outcome)) == 1
             assert list(store.checkpoints()) == []
 
+    def test_a_seal_that_is_not_due_is_not_asked_to_sign(self) -> None:
+        with self.opened() as (store, _):
+            claim = store.claim("seal", 60.0)
+            for _ in range(4):
+                store.append([[draft()]], Seal(claim.epoch, note, due=lambda size: size == 4))
+            assert [each.size for each in store.checkpoints()] == [4]
+
     def test_a_seal_of_an_old_epoch_is_passed_over_and_the_entries_are_kept(self) -> None:
         with self.opened() as (store, _):
             old = store.claim("seal", 60.0)
