@@ -220,6 +220,14 @@ def test_every_byte_comes_back_from_a_database_of_another_encoding(server: Serve
     store.close()
 
 
+def test_a_session_that_reads_can_write_nothing(url: str, store: PostgresStore) -> None:
+    with connect(Address.parse(url), writing=False) as session:
+        for statement in ("DELETE FROM entries", "UPDATE head SET size = 0", "INSERT INTO shared VALUES ('', '')"):
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                session.execute(statement)
+    assert store.head().size == 1
+
+
 def test_acknowledged_means_durable_whatever_the_database_says(server: Server) -> None:
     for default, wanted in (("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")):
         name = server.database()
@@ -409,6 +417,18 @@ def test_an_erased_body_that_an_old_snapshot_still_sees_is_told(
         assert store.body(1, "output") is None
         reader.rollback()
         store.erase((1, "output"))
+
+
+def test_whoever_reads_in_another_database_holds_up_no_erasing(
+    server: Server, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "BUSY_S", 0.2)
+    put(store, draft(parts=[part(b"x")]))
+    with psycopg.connect(server.url(server.database())) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert reader.execute("SELECT 1").fetchone()
+        store.erase((1, "output"))
+    assert store.body(1, "output") is None
 
 
 def test_a_repair_that_erases_what_an_old_snapshot_still_sees_says_so_and_what_it_did(
