@@ -535,6 +535,24 @@ def test_a_log_that_was_put_back_while_it_was_open_is_not_extended(url: str, wri
             put(other, draft())
 
 
+@pytest.mark.parametrize("written_since", [0, 1])
+def test_whoever_only_writes_notices_that_what_it_wrote_last_was_put_back(
+    url: str, store: PostgresStore, written_since: int
+) -> None:
+    put(store, draft())
+    with connect(Address.parse(url), writing=True) as session:
+        row = session.execute("SELECT size, leaf, ts, frontier FROM head").fetchone()
+        put(store, draft())
+        session.execute("DELETE FROM entries WHERE seq = 2")
+        session.execute("UPDATE head SET size = %s, leaf = %s, ts = %s, frontier = %s", row)
+    with closing(PostgresStore.open(url)) as other:
+        for _ in range(written_since):
+            put(other, draft(run="r2"))
+    with pytest.raises(StoreError, match="put back to before entry 2"):
+        put(store, draft())
+    assert len(walk(store)) == 2 + written_since
+
+
 @pytest.mark.parametrize("written_since", [0, 2, 3])
 @pytest.mark.parametrize("look", [lambda store: store.wait(0, 0.0), lambda store: store.head().size])
 def test_a_log_that_is_put_back_to_before_what_was_only_read_is_not_extended(

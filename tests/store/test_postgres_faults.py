@@ -196,6 +196,21 @@ def test_a_wait_whose_session_is_ended_goes_on_in_the_next(mortal: Server) -> No
         assert waiting.result() == 2
 
 
+def test_no_session_is_lent_that_ended_while_it_was_idle() -> None:
+    """However many there are: what is read is read once more, and not once for each of them."""
+    server = shared()
+    database = server.database()
+    ours = f"application_name = 'hansard' AND datname = '{database}'"
+    with closing(PostgresStore.create(server.url(database), genesis())) as store:
+        with ThreadPoolExecutor(3) as beside:
+            assert [*beside.map(lambda _: store.wait(1, 0.3), range(3))] == [1, 1, 1]
+        server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
+        while server.execute(f"SELECT pid FROM pg_stat_activity WHERE {ours}"):
+            pass
+        assert store.head().size == 1
+        assert put(store, draft())[0].seq == 1
+
+
 @pytest.mark.parametrize("asked", [lambda store: put(store, draft()), PostgresStore.head], ids=["write", "read"])
 def test_a_server_that_stays_away_is_waited_for_once(
     mortal: Server, monkeypatch: pytest.MonkeyPatch, asked: Callable[[PostgresStore], object]
