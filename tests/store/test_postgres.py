@@ -820,7 +820,11 @@ def test_a_checkpoint_that_is_found_under_another_size_is_told(url: str) -> None
         for text in (note, "no note at all"):
             store.add_checkpoint(StoredCheckpoint(size=1, note=text), claim.epoch)
         assert store.compare(lambda done, size: None) == ()
-        tamper(url, "UPDATE checkpoints SET size = 0")
+        # More of them than are read at once, and the last one is it.
+        many = "SELECT 1, note FROM checkpoints, generate_series(1, 600) WHERE id = 1"
+        tamper(url, f"INSERT INTO checkpoints(size, note) {many}")
+        assert store.compare(lambda done, size: None) == ()
+        tamper(url, "UPDATE checkpoints SET size = 0 WHERE id = (SELECT max(id) FROM checkpoints)")
         [found] = store.compare(lambda done, size: None)
         assert (found.code, found.message) == ("checkpoint_size", "[S3] a checkpoint of size 1 is kept under size 0")
 

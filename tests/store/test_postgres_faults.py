@@ -254,6 +254,8 @@ def test_of_several_servers_the_one_that_may_be_written_to_is_asked(
                 # A standby may be behind: whoever wants to read there says so.
                 with closing(PostgresStore.open(f"{url}&target_session_attrs=any")) as there:
                     assert there.head().size <= 2
+                    # Nor does it let anybody listen.
+                    assert there.wait(9, 0.1) <= 2
             finally:
                 mortal.start()
             put(store, draft())
@@ -335,6 +337,10 @@ class Line:
         self._cut, self._then = (word, how), then
 
     def close(self) -> None:
+        """Let nobody in any more."""
+        with suppress(OSError):
+            # Closing alone would let in whoever comes next: somebody waits at the door.
+            self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
     def _accept(self) -> None:
@@ -406,6 +412,26 @@ def test_a_commit_whose_answer_is_lost_is_asked_after_and_stands_once(
         with closing(PostgresStore.open(url)) as other:
             assert other.claim("r1", 60.0).because == "resumed"
         assert len(walk(store)) == 2
+
+
+def test_a_commit_is_unknown_where_nobody_can_be_asked_any_more(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not told as a server that cannot be reached: the entry is there."""
+    monkeypatch.setattr(session, "BACK_S", -1.0)
+    url = line.url()
+
+    def vanish(client: socket.socket, server: socket.socket, data: bytes) -> None:
+        line.close()
+        sent_without_an_answer(client, server, data)
+
+    with closing(PostgresStore.create(url, genesis())) as store:
+        line.cut_at(b"COMMIT\0", vanish)
+        with pytest.raises(OutcomeUnknown, match="may or may not be there"):
+            put(store, draft())
+    schema = Address.parse(url).schema
+    with closing(PostgresStore.open(shared().url("postgres", more=f"&schema={schema}"))) as there:
+        # Whoever reads the head finds it: its lock is given back with the commit.
+        put(there, draft())
+        assert len(walk(there)) == 3
 
 
 def test_a_commit_that_was_lost_again_before_it_is_asked_after_is_not_acknowledged(line: Line) -> None:
