@@ -1,5 +1,6 @@
 """The PostgreSQL store against a real server: the suite for all stores, and what only a database can do to a ledger."""
 
+import json
 import os
 import subprocess
 import sys
@@ -14,13 +15,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, Uncleaned, UsageError
+from hansard.ledger.canonical import dump
 from hansard.store.base import Draft, Query, Seal, Store, StoredCheckpoint
 from hansard.store.conformance import Clock, SharedConformance
-from hansard.store.conformance.sample import draft, fill, genesis, part, put, walk
+from hansard.store.conformance.sample import draft, fill, genesis, part, put, redacted, walk
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import session as sessions
 from hansard.store.postgres import store as stores
+from hansard.store.postgres import turn as turns
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.session import connect
 from postgres import Server, shared
@@ -217,6 +220,14 @@ def test_every_byte_comes_back_from_a_database_of_another_encoding(server: Serve
     store.close()
 
 
+def test_a_session_that_reads_can_write_nothing(url: str, store: PostgresStore) -> None:
+    with connect(Address.parse(url), writing=False) as session:
+        for statement in ("DELETE FROM entries", "UPDATE head SET size = 0", "INSERT INTO shared VALUES ('', '')"):
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                session.execute(statement)
+    assert store.head().size == 1
+
+
 def test_acknowledged_means_durable_whatever_the_database_says(server: Server) -> None:
     for default, wanted in (("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")):
         name = server.database()
@@ -328,14 +339,21 @@ def test_a_writer_that_freezes_in_its_turn_loses_it(url: str, monkeypatch: pytes
     other.close()
 
 
-def test_a_turn_that_does_not_come_is_given_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "write",
+    [lambda store: put(store, draft()), lambda store: store.claim("r1", 1.0), PostgresStore.repair],
+    ids=["append", "claim", "repair"],
+)
+def test_a_turn_that_does_not_come_is_given_up(
+    url: str, write: Callable[[PostgresStore], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "BUSY_S", 0.2)
     store = PostgresStore.create(url, genesis())
     with connect(Address.parse(url), writing=True) as blocker:
         blocker.execute("BEGIN")
         blocker.execute("SELECT FROM head FOR UPDATE")
         with pytest.raises(StoreError, match=r"nothing was written.*lock timeout"):
-            put(store, draft())
+            write(store)
         blocker.execute("ROLLBACK")
     assert put(store, draft())[0].seq == 1
     store.close()
@@ -382,7 +400,7 @@ def test_a_body_that_could_not_be_vacuumed_is_gone_and_the_message_says_so(
 def test_an_erased_body_that_an_old_snapshot_still_sees_is_told(
     server: Server, url: str, database: str, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "BUSY_S", 0.2)
+    monkeypatch.setattr(turns, "BUSY_S", 0.2)
     schema = Address.parse(url).schema
     if role == "plain":
         server.execute(f"CREATE ROLE {schema} LOGIN")
@@ -399,6 +417,36 @@ def test_an_erased_body_that_an_old_snapshot_still_sees_is_told(
         assert store.body(1, "output") is None
         reader.rollback()
         store.erase((1, "output"))
+
+
+def test_whoever_reads_in_another_database_holds_up_no_erasing(
+    server: Server, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "BUSY_S", 0.2)
+    put(store, draft(parts=[part(b"x")]))
+    with psycopg.connect(server.url(server.database())) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert reader.execute("SELECT 1").fetchone()
+        store.erase((1, "output"))
+    assert store.body(1, "output") is None
+
+
+def test_a_repair_that_erases_what_an_old_snapshot_still_sees_says_so_and_what_it_did(
+    server: Server, url: str, database: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "BUSY_S", 0.2)
+    gone = part(b"x")
+    [place] = put(store, draft(parts=[gone]))
+    put(store, redacted(place.seq, gone))
+    tamper(url, "DELETE FROM head")
+    with psycopg.connect(server.url(database)) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert reader.execute("SELECT 1").fetchone()
+        with pytest.raises(Uncleaned, match=r"the body is deleted, but .* still holds it") as told:
+            store.repair()
+        assert told.value.done == [("derived", 1), ("redaction", 1)]
+    assert store.body(place.seq, gone.name) is None
+    assert store.repair() == []
 
 
 @pytest.mark.parametrize("quiet", ["notice", "error"])
@@ -487,6 +535,24 @@ def test_a_log_that_was_put_back_while_it_was_open_is_not_extended(url: str, wri
             put(other, draft())
 
 
+@pytest.mark.parametrize("written_since", [0, 1])
+def test_whoever_only_writes_notices_that_what_it_wrote_last_was_put_back(
+    url: str, store: PostgresStore, written_since: int
+) -> None:
+    put(store, draft())
+    with connect(Address.parse(url), writing=True) as session:
+        row = session.execute("SELECT size, leaf, ts, frontier FROM head").fetchone()
+        put(store, draft())
+        session.execute("DELETE FROM entries WHERE seq = 2")
+        session.execute("UPDATE head SET size = %s, leaf = %s, ts = %s, frontier = %s", row)
+    with closing(PostgresStore.open(url)) as other:
+        for _ in range(written_since):
+            put(other, draft(run="r2"))
+    with pytest.raises(StoreError, match="put back to before entry 2"):
+        put(store, draft())
+    assert len(walk(store)) == 2 + written_since
+
+
 @pytest.mark.parametrize("written_since", [0, 2, 3])
 @pytest.mark.parametrize("look", [lambda store: store.wait(0, 0.0), lambda store: store.head().size])
 def test_a_log_that_is_put_back_to_before_what_was_only_read_is_not_extended(
@@ -509,6 +575,18 @@ def test_a_log_that_is_put_back_to_before_what_was_only_read_is_not_extended(
             with pytest.raises(StoreError, match="put back to before entry 6"):
                 put(store, draft())
             assert len(walk(store)) == 5 + written_since
+
+
+def test_a_log_that_lost_what_was_its_last_entry_while_it_was_open_is_not_extended(
+    url: str, store: PostgresStore
+) -> None:
+    put(store, draft())
+    with closing(PostgresStore.open(url)) as other:
+        put(other, draft())
+    tamper(url, "DELETE FROM entries WHERE seq = 1")
+    with pytest.raises(StoreError, match="put back to before entry 1"):
+        put(store, draft())
+    assert len(list(store.lines())) == 2
 
 
 OTHERWISE = [statement for statement, fault in DERIVED[:3] + LAST if fault != GONE]
@@ -546,6 +624,42 @@ def test_repair_refuses_lines_that_do_not_hold_together(url: str, statement: str
         assert store.broken
 
 
+def test_repair_refuses_a_log_whose_time_falls(url: str, store: PostgresStore) -> None:
+    fill(store, 3)
+    members = json.loads(store.entry(2).line)
+    members["ts"] = store.entry(1).ts - 1
+    tamper(
+        url,
+        f"UPDATE entries SET line = '{dump(members).decode()}' WHERE seq = 2;"
+        " UPDATE head SET leaf = sha256('\\x00' || line) FROM entries WHERE seq = 2",
+    )
+    with pytest.raises(StoreError, match="entry 2 does not follow the one before"):
+        store.repair()
+
+
+def test_repair_refuses_lines_that_were_moved_though_they_follow_each_other(url: str, store: PostgresStore) -> None:
+    fill(store, 3)
+    tamper(url, "UPDATE entries SET seq = seq + 1000; DELETE FROM head")
+    with pytest.raises(StoreError, match="entry 0 stands at 1000"):
+        store.repair()
+
+
+def test_repair_makes_no_empty_log_of_one_that_lost_its_entries(url: str, store: PostgresStore) -> None:
+    tamper(url, "DELETE FROM entries; DELETE FROM head")
+    with pytest.raises(StoreError, match="it has no entries"):
+        store.repair()
+
+
+@pytest.mark.parametrize("seq", [-1, 9999])
+def test_repair_refuses_lines_that_stand_outside_of_the_log(url: str, store: PostgresStore, seq: int) -> None:
+    fill(store, 3)
+    tamper(url, f"INSERT INTO entries(seq, line) SELECT {seq}, line FROM entries WHERE seq = 1")
+    with pytest.raises(StoreError, match=f"entry 1 stands at {seq}"):
+        store.repair()
+    tamper(url, f"DELETE FROM entries WHERE seq = {seq}")
+    assert store.repair() == []
+
+
 def test_repair_rebuilds_what_is_derived_from_the_lines(url: str, store: PostgresStore) -> None:
     fill(store, 600)
     put(store, draft(causes=(0, 5, 300)))
@@ -553,13 +667,13 @@ def test_repair_rebuilds_what_is_derived_from_the_lines(url: str, store: Postgre
     before = store.head(), store.node(8, 0), store.node(8, 1)
     for statement in (
         "DELETE FROM causes WHERE cause = 5",
-        "INSERT INTO causes VALUES (7, 3), (9999, 4)",
+        "INSERT INTO causes VALUES (7, 3), (512, 3), (602, 4), (-1, 4)",
         "DELETE FROM nodes WHERE idx = 1",
         "UPDATE nodes SET hash = sha256('x') WHERE idx = 0",
         "DELETE FROM head",
     ):
         tamper(url, statement)
-    assert store.repair() == [("derived", 2 + 2 + 3 + 1)]
+    assert store.repair() == [("derived", 2 + 4 + 3 + 1)]
     assert (store.head(), store.node(8, 0), store.node(8, 1)) == before
     assert (store.effects(5), store.effects(3), store.effects(4)) == ([600, place.seq], [], [])
     assert store.repair() == []
@@ -666,14 +780,25 @@ def test_without_psycopg_the_line_that_installs_it_is_shown() -> None:
         (["DELETE FROM causes WHERE seq = 300"], "causes"),
         (["INSERT INTO causes VALUES (300, 7)"], "causes"),
         (["INSERT INTO causes VALUES (9999, 7)"], "causes"),
+        (["INSERT INTO causes VALUES (601, 7)"], "causes"),
+        (["INSERT INTO causes VALUES (-1, 7)"], "causes"),
         (["ALTER TABLE entries DROP COLUMN run", "ALTER TABLE entries ADD COLUMN run text"], "columns"),
         (["UPDATE nodes SET hash = decode(repeat('00', 32), 'hex')"], "node"),
         (["DELETE FROM nodes"], "node"),
         (["INSERT INTO nodes VALUES (8, 7, '')"], "node"),
+        (["INSERT INTO nodes VALUES (8, 2, '')"], "node"),
+        (["INSERT INTO nodes VALUES (8, -1, '')"], "node"),
+        (["INSERT INTO nodes VALUES (9, 0, '')"], "node"),
         (["INSERT INTO bodies VALUES (2 << 8 | 1, '', '', '', NULL)"], "body_unreferenced"),
         (["INSERT INTO bodies VALUES (9999 << 8, '', '', '', NULL)"], "body_unreferenced"),
+        (["INSERT INTO bodies VALUES (601 << 8, '', '', '', NULL)"], "body_unreferenced"),
+        (["INSERT INTO bodies VALUES (-1, '', '', '', NULL)"], "body_unreferenced"),
+        (["INSERT INTO bodies VALUES (600 << 8 | 255, '', '', '', NULL)"], "body_unreferenced"),
         (["INSERT INTO shared VALUES ('', '')"], "body_unreferenced"),
         (["UPDATE head SET ts = ts + 1"], "head"),
+        (["DELETE FROM head"], "head"),
+        (["DELETE FROM entries WHERE seq = 600"], "head"),
+        (["DELETE FROM entries WHERE seq = 512"], "head"),
     ],
     ids=lambda given: given[0] if isinstance(given, list) else "",
 )
@@ -695,7 +820,11 @@ def test_a_checkpoint_that_is_found_under_another_size_is_told(url: str) -> None
         for text in (note, "no note at all"):
             store.add_checkpoint(StoredCheckpoint(size=1, note=text), claim.epoch)
         assert store.compare(lambda done, size: None) == ()
-        tamper(url, "UPDATE checkpoints SET size = 0")
+        # More of them than are read at once, and the last one is it.
+        many = "SELECT 1, note FROM checkpoints, generate_series(1, 600) WHERE id = 1"
+        tamper(url, f"INSERT INTO checkpoints(size, note) {many}")
+        assert store.compare(lambda done, size: None) == ()
+        tamper(url, "UPDATE checkpoints SET size = 0 WHERE id = (SELECT max(id) FROM checkpoints)")
         [found] = store.compare(lambda done, size: None)
         assert (found.code, found.message) == ("checkpoint_size", "[S3] a checkpoint of size 1 is kept under size 0")
 

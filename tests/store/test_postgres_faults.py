@@ -23,6 +23,7 @@ from hansard.store.base import Placed
 from hansard.store.conformance.sample import draft, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore, session
 from hansard.store.postgres import store as postgres_store
+from hansard.store.postgres.address import Address
 from ledgers import request
 from postgres import Server, as_nobody_special, shared
 
@@ -165,6 +166,24 @@ def test_what_is_being_read_when_its_session_is_ended_is_read_in_the_next(
         assert reading.result() == 2
 
 
+def test_a_writer_whose_session_is_ended_while_it_waits_for_its_turn_writes_in_the_next(mortal: Server) -> None:
+    database = mortal.database()
+    with closing(PostgresStore.create(mortal.url(database), genesis())) as store, ThreadPoolExecutor(1) as beside:
+        put(store, draft())
+        with psycopg.connect(mortal.url(database)) as locking:
+            locking.execute("SELECT FROM hansard.head FOR UPDATE")
+            writing = beside.submit(put, store, draft())
+            waits = "application_name = 'hansard' AND wait_event_type = 'Lock'"
+            ended: list[Any] = []
+            while not ended:
+                ended = mortal.execute(
+                    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {waits}", database
+                )
+            locking.rollback()
+        assert [place.seq for place in writing.result()] == [2]
+        assert len(walk(store)) == 3
+
+
 def test_a_wait_whose_session_is_ended_goes_on_in_the_next(mortal: Server) -> None:
     database = mortal.database()
     with closing(PostgresStore.create(mortal.url(database), genesis())) as store, ThreadPoolExecutor(1) as beside:
@@ -175,6 +194,21 @@ def test_a_wait_whose_session_is_ended_goes_on_in_the_next(mortal: Server) -> No
             ended = mortal.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {waits}", database)
         put(store, draft())
         assert waiting.result() == 2
+
+
+def test_no_session_is_lent_that_ended_while_it_was_idle() -> None:
+    """However many there are: what is read is read once more, and not once for each of them."""
+    server = shared()
+    database = server.database()
+    ours = f"application_name = 'hansard' AND datname = '{database}'"
+    with closing(PostgresStore.create(server.url(database), genesis())) as store:
+        with ThreadPoolExecutor(3) as beside:
+            assert [*beside.map(lambda _: store.wait(1, 0.3), range(3))] == [1, 1, 1]
+        server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
+        while server.execute(f"SELECT pid FROM pg_stat_activity WHERE {ours}"):
+            pass
+        assert store.head().size == 1
+        assert put(store, draft())[0].seq == 1
 
 
 @pytest.mark.parametrize("asked", [lambda store: put(store, draft()), PostgresStore.head], ids=["write", "read"])
@@ -220,6 +254,8 @@ def test_of_several_servers_the_one_that_may_be_written_to_is_asked(
                 # A standby may be behind: whoever wants to read there says so.
                 with closing(PostgresStore.open(f"{url}&target_session_attrs=any")) as there:
                     assert there.head().size <= 2
+                    # Nor does it let anybody listen.
+                    assert there.wait(9, 0.1) <= 2
             finally:
                 mortal.start()
             put(store, draft())
@@ -301,6 +337,10 @@ class Line:
         self._cut, self._then = (word, how), then
 
     def close(self) -> None:
+        """Let nobody in any more."""
+        with suppress(OSError):
+            # Closing alone would let in whoever comes next: somebody waits at the door.
+            self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
     def _accept(self) -> None:
@@ -356,9 +396,10 @@ def line() -> Iterator[Line]:
 
 @pytest.mark.parametrize("how", [sent_without_an_answer, sent_late])
 def test_a_commit_whose_answer_is_lost_is_asked_after_and_stands_once(
-    line: Line, how: Callable[[socket.socket, socket.socket, bytes], None]
+    line: Line, how: Callable[[socket.socket, socket.socket, bytes], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(PostgresStore.create(line.url(), genesis())) as store:
+    url = line.url()
+    with closing(PostgresStore.create(url, genesis())) as store:
         claim = store.claim("r1", 60.0)
         line.cut_at(b"COMMIT\0", how)
         # Even when the commit is still under way: the question waits until that is over.
@@ -366,8 +407,75 @@ def test_a_commit_whose_answer_is_lost_is_asked_after_and_stands_once(
         assert place.line == store.entry(1).line
         line.cut_at(b"COMMIT\0", how)
         store.release(claim)
-        assert store.claim("r1", 60.0).because == "resumed"
+        # Whoever asked keeps nobody from writing.
+        monkeypatch.setattr(session, "BUSY_S", 0.5)
+        with closing(PostgresStore.open(url)) as other:
+            assert other.claim("r1", 60.0).because == "resumed"
         assert len(walk(store)) == 2
+
+
+def test_a_commit_is_unknown_where_nobody_can_be_asked_any_more(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not told as a server that cannot be reached: the entry is there."""
+    monkeypatch.setattr(session, "BACK_S", -1.0)
+    url = line.url()
+
+    def vanish(client: socket.socket, server: socket.socket, data: bytes) -> None:
+        line.close()
+        sent_without_an_answer(client, server, data)
+
+    with closing(PostgresStore.create(url, genesis())) as store:
+        line.cut_at(b"COMMIT\0", vanish)
+        with pytest.raises(OutcomeUnknown, match="may or may not be there"):
+            put(store, draft())
+    schema = Address.parse(url).schema
+    with closing(PostgresStore.open(shared().url("postgres", more=f"&schema={schema}"))) as there:
+        # Whoever reads the head finds it: its lock is given back with the commit.
+        put(there, draft())
+        assert len(walk(there)) == 3
+
+
+def test_a_commit_that_was_lost_again_before_it_is_asked_after_is_not_acknowledged(line: Line) -> None:
+    """As by a failover: the transaction's number says that it was committed, and its entries are not there."""
+    url = line.url()
+    begun = f"SET search_path = {Address.parse(url).schema}"
+    lost = (
+        f"{begun}; BEGIN; SELECT FROM head FOR UPDATE; DELETE FROM entries WHERE seq = 1;"
+        " DELETE FROM head; INSERT INTO head SELECT * FROM before; COMMIT"
+    )
+    waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FROM before%'"
+
+    def lose(client: socket.socket, server: socket.socket, data: bytes) -> None:
+        # Whoever takes it back stands in the queue for the lock before whoever asks.
+        losing.append(beside.submit(shared().execute, lost))
+        while not shared().execute(f"{waits} AND pid <> pg_backend_pid()"):
+            pass
+        sent_without_an_answer(client, server, data)
+
+    losing: list[Any] = []
+    with closing(PostgresStore.create(url, genesis())) as store, ThreadPoolExecutor(1) as beside:
+        shared().execute(f"{begun}; CREATE TABLE before AS SELECT * FROM head")
+        line.cut_at(b"COMMIT\0", lose)
+        with pytest.raises(StoreError, match="put back to before entry 1"):
+            put(store, draft())
+        losing[0].result()
+        assert "put back" in (store.broken or "")
+        assert len(walk(store)) == 1
+
+
+def test_a_commit_that_the_server_answers_with_a_rollback_is_not_acknowledged(line: Line) -> None:
+    """As it answers where a statement of the turn has failed and nobody has heard of it."""
+
+    def roll_back(client: socket.socket, server: socket.socket, data: bytes) -> None:
+        server.sendall(data.replace(b"\x0bCOMMIT", b"\x0dROLLBACK"))
+        while data := client.recv(1 << 16):
+            server.sendall(data)
+
+    with closing(PostgresStore.create(line.url(), genesis())) as store:
+        line.cut_at(b"COMMIT\0", roll_back)
+        with pytest.raises(StoreError, match=r"nothing was written to .* answered COMMIT with ROLLBACK"):
+            put(store, draft())
+        assert store.head().size == 1
+        assert put(store, draft())[0].seq == 1
 
 
 @pytest.mark.parametrize(("how", "size"), [(never_sent, 1), (sent_without_an_answer, 2), (sent_late, 2)])
@@ -378,7 +486,8 @@ def test_a_commit_that_cannot_be_asked_after_is_unknown_and_the_head_tells(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "BACK_S", -1.0)
-    with closing(PostgresStore.create(line.url(), genesis())) as store:
+    url = line.url()
+    with closing(PostgresStore.create(url, genesis())) as store:
         line.cut_at(b"COMMIT\0", how, then=b"FOR UPDATE")
         with pytest.raises(OutcomeUnknown, match="may or may not be there"):
             put(store, draft())
@@ -387,8 +496,12 @@ def test_a_commit_that_cannot_be_asked_after_is_unknown_and_the_head_tells(
             store.head()
         # Even when the commit is still under way: asking for the head waits until that is over.
         assert store.head().size == size
+        # Whoever asked keeps nobody from writing.
+        monkeypatch.setattr(session, "BUSY_S", 0.5)
+        with closing(PostgresStore.open(url)) as other:
+            put(other, draft())
         put(store, draft())
-        assert len(walk(store)) == size + 1
+        assert len(walk(store)) == size + 2
 
 
 @pytest.mark.parametrize(("how", "made"), [(never_sent, False), (sent_without_an_answer, True), (sent_late, True)])

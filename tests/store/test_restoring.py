@@ -1,6 +1,7 @@
 """A log that is laid out anew in any store is the same log there, and goes on; one that does not hold together leaves nothing."""
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from hansard.store.jsonl.index import Index
 from hansard.store.jsonl.restoring import restore as restore_lines
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import restoring as postgres_restoring
+from hansard.store.postgres import session as sessions
 from hansard.store.retracing import Restored, Retracing
 from hansard.store.sqlite import SqliteStore
 from hansard.store.sqlite.restoring import restore as restore_file
@@ -153,6 +155,22 @@ def test_a_log_whose_time_falls_is_not_laid_out() -> None:
         way.step(log.lines[2], ())
     log.edit(2, lambda entry: entry.update(ts=way.sequence.ts))
     way.step(log.lines[2], ())
+
+
+def test_a_source_that_is_read_slowly_is_laid_out_all_the_same(
+    original: SignedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server ends a turn in which nothing is said for long; here it is said by a disk, or by another server."""
+    monkeypatch.setattr(sessions, "IDLE_S", 0.1)
+    lines = list(original.store.lines())[:3]
+
+    def rows() -> Iterator[Restored]:
+        for line in lines:
+            time.sleep(0.15)
+            yield line, ()
+
+    url = shared().url(shared().database())
+    assert postgres_restoring.restore(url, rows(), []).size == 3
 
 
 def test_a_source_that_fails_in_the_middle_leaves_nothing(original: SignedLog, place: Place) -> None:

@@ -67,6 +67,13 @@ class Checkpoints(Bench):
             assert len(placed(outcome)) == 1
             assert list(store.checkpoints()) == []
 
+    def test_a_seal_that_is_not_due_is_not_asked_to_sign(self) -> None:
+        with self.opened() as (store, _):
+            claim = store.claim("seal", 60.0)
+            for _ in range(4):
+                store.append([[draft()]], Seal(claim.epoch, note, due=lambda size: size == 4))
+            assert [each.size for each in store.checkpoints()] == [4]
+
     def test_a_seal_of_an_old_epoch_is_passed_over_and_the_entries_are_kept(self) -> None:
         with self.opened() as (store, _):
             old = store.claim("seal", 60.0)
@@ -158,6 +165,13 @@ class Claims(Bench):
             with refused(Fenced):
                 store.claim("r1", 60.0)
             assert store.epoch("r1") == claim.epoch
+
+    def test_renewing_one_claim_leaves_the_others_to_their_own_lease(self) -> None:
+        with self.opened() as (store, clock):
+            kept, _ = [store.claim(name, 0.3) for name in ("r1", "r2")]
+            store.renew(kept, 60.0)
+            self.pass_time(clock, 0.5)
+            assert store.claim("r2", 60.0).because == "expired"
 
     def test_many_claims_are_renewed_at_once_but_for_those_that_somebody_took(self) -> None:
         with self.opened() as (store, clock):

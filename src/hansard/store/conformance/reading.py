@@ -72,6 +72,15 @@ class Selecting(Bench):
             for query in _queries(entries):
                 assert list(store.select(query)) == _naive(entries, query), query
 
+    def test_entries_are_found_by_the_longest_names_and_not_by_their_beginnings(self) -> None:
+        with self.opened() as (store, _):
+            run, kind, actor = "R" * 64, "a." + "b" * 62, "human:" + "k" * 122
+            put(store, draft(run=run, kind=kind, actor=actor, causes=(0,), data={"t": '"' * 500}), draft())
+            for query in (Query(run=run), Query(kind=kind), Query(actor=actor)):
+                assert [entry.seq for entry in store.select(query)] == [1], query
+            for query in (Query(run=run[:-1]), Query(kind=kind[:-1]), Query(actor=actor[:-1])):
+                assert list(store.select(query)) == [], query
+
     def test_bounds_far_beyond_the_log_are_bounds_like_others(self) -> None:
         with self.opened() as (store, _):
             fill(store, 5)
