@@ -12,7 +12,9 @@ from hansard.ledger.canonical import MAX_INT, Malformed
 
 LETTERS = st.text(st.sampled_from('ab"\\/ {}:,\n\t\x00\x7fé“😀\u2028'), max_size=6)
 LONG_TEXTS = st.builds(lambda start, end: start + "ab" * 32 + end, LETTERS, LETTERS)
-MEMBERS = st.one_of(LETTERS, LONG_TEXTS, st.text(max_size=200), st.integers(-MAX_INT, MAX_INT), st.none(), st.just(["a" * LONG]))
+MEMBERS = st.one_of(
+    LETTERS, LONG_TEXTS, st.text(max_size=200), st.integers(-MAX_INT, MAX_INT), st.none(), st.just(["a" * LONG])
+)
 TAIL = "a" * LONG
 
 
