@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hansard.deliberation.quoting import LONG, answer_of, as_json, naming
+from hansard.deliberation.quoting import LONG, answer_of, as_json, naming, put_together
 from hansard.ledger.canonical import MAX_INT, Malformed
 
 LETTERS = st.text(st.sampled_from('ab"\\/ {}:,\n\t\x00\x7fé“😀\u2028'), max_size=6)
@@ -85,3 +85,16 @@ def test_what_names_nothing_of_its_message_is_refused(text: Any) -> None:
     assert answer_of(["a ", {"at": ["text"]}, {"at": ["of", 0]}], message) == 'a "So."{"claim":0.5}'
     with pytest.raises(Malformed):
         answer_of(text, message)
+
+
+def test_pieces_that_name_one_text_ever_again_are_refused_before_they_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    message = {"content": {"text": "x" * 98}}
+    monkeypatch.setattr("hansard.deliberation.quoting.MOST", 1_000)
+    named: Any = [{"at": ["text"]}]
+    assert len(answer_of(named * 10, message)) == 1_000
+    with pytest.raises(Malformed, match="longer than 1,000 characters"):
+        answer_of(named * 11, message)
+    with pytest.raises(Malformed, match="longer than 1,000 characters"):
+        put_together([{"said": 0}] * 11, [message])

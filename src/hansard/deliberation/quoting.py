@@ -27,6 +27,8 @@ _HEADER = re.compile(r"(?m)^([^\S\n]*)(\[speaker:)")
 ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 LONG = 64
 """Characters. What names a shorter text is no shorter than the text."""
+MOST = 1 << 28
+"""Characters of a question or an answer: more than any of a whole panel has. A body that names one text ever again is small."""
 _HEAD = 32
 _encode = fastest()
 
@@ -120,7 +122,13 @@ def _joined(content: object, words: Callable[[object], str]) -> str:
         return content
     if not isinstance(content, list | tuple) or not any(isinstance(piece, Mapping) for piece in content):
         raise Malformed("a content is a text, or a list of pieces that quotes a message")
-    return "".join([piece if isinstance(piece, str) else words(piece) for piece in content])
+    texts, length = [], 0
+    for piece in content:
+        texts.append(piece if isinstance(piece, str) else words(piece))
+        length += len(texts[-1])
+        if length > MOST:
+            raise Malformed(f"what its pieces name is longer than {MOST:,} characters")
+    return "".join(texts)
 
 
 def _literal(piece: object, message: Json) -> str:
